@@ -55,17 +55,17 @@ fn a_name_that_promises_what_a_command_does_not_write_is_refused() {
         (
             &["solve", "net.toml", "--stages", "2"],
             &["svg", "toml", "dot", "lp"],
-            "`.json` or `.csv`",
+            "`.csv` or `.json`",
         ),
         (
             &["bound", "net.toml", "--stages", "2"],
             &["svg", "toml"],
-            "`.json` or `.csv`",
+            "`.csv` or `.json`",
         ),
         (
             &["compare", "net.toml", "--stages", "2"],
             &["svg", "toml"],
-            "`.json` or `.csv`",
+            "`.csv` or `.json`",
         ),
         (
             &["simulate", "plan.json"],

@@ -10,7 +10,7 @@ use crate::input::import::read_spec;
 use crate::model::spec::ClusterSpec;
 use crate::solve::calibrate::{Calibration, Figure, Kind, Measured, Residual, calibrate};
 
-use super::args::{CalibrateArgs, CheckFormat};
+use super::args::{CalibrateArgs, ReportFormat};
 use super::{CliError, Ending, output};
 
 /// Residuals that a text shows: the largest.
@@ -37,8 +37,8 @@ pub(super) fn run(args: &CalibrateArgs) -> Result<Ending, CliError> {
         found.left.iter().for_each(|left| output::note(left));
     }
     let text = match args.format {
-        CheckFormat::Text => text(&instance.name, &found),
-        CheckFormat::Json => json(&instance.name, &found)?,
+        ReportFormat::Text => text(&instance.name, &found),
+        ReportFormat::Json => json(&instance.name, &found)?,
     };
     output::write(&text, None)?;
     if let Some(path) = path {

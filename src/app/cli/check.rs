@@ -15,7 +15,7 @@ use crate::model::spec::GivenCluster;
 use crate::model::words::{Asked, Writer};
 use crate::problem::plan::{self, Overrun, Plan, Status};
 
-use super::args::{CheckArgs, CheckFormat};
+use super::args::{CheckArgs, ReportFormat};
 use super::plans::verdict;
 use super::{CliError, Ending, output};
 
@@ -26,15 +26,15 @@ pub(super) fn check(args: &CheckArgs) -> Result<Ending, CliError> {
     let plan = plan::read(path)?;
     let instance = args.problem.read_for(plan.cluster.as_ref(), args.quiet)?;
     let mut posed = pose(&instance, &args.problem.options, &plan)?;
-    if args.problem.cluster.is_none() {
+    if args.problem.devices.cluster.is_none() {
         claimed_cluster(&plan)
             .into_iter()
             .for_each(|cluster| posed.claimed.insert(0, cluster));
     }
     let verdict = verdict(&instance, &posed, &plan);
     let text = match args.format {
-        CheckFormat::Text => text(path, &instance, &plan, &posed, &verdict),
-        CheckFormat::Json => json(&plan, &posed, &verdict, as_flags)?,
+        ReportFormat::Text => text(path, &instance, &plan, &posed, &verdict),
+        ReportFormat::Json => json(&plan, &posed, &verdict, as_flags)?,
     };
     output::write(&text, None)?;
     Ok(match verdict.violations.is_empty() {

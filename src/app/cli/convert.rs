@@ -14,7 +14,7 @@ use crate::model::instance::Instance;
 use crate::model::precision::Precision;
 use crate::model::spec::{InstanceSpec, SCHEMA};
 
-use super::args::{Family, GenerateArgs, ImportArgs, SummaryFormat};
+use super::args::{Family, GenerateArgs, ImportArgs, ReportFormat};
 use super::{CliError, Ending, output};
 
 /// Converts a file to a native instance, once it is known to be a valid one.
@@ -69,8 +69,8 @@ fn summary(args: &ImportArgs) -> Result<Ending, CliError> {
     }
     let name = stem(&args.file);
     let text = match args.format {
-        SummaryFormat::Text => report::model(&summary, &name),
-        SummaryFormat::Json => {
+        ReportFormat::Text => report::model(&summary, &name),
+        ReportFormat::Json => {
             let named = Named {
                 model: &name,
                 precision: precision.into(),

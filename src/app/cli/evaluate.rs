@@ -22,7 +22,7 @@ use crate::problem::plan::{Overrun, Plan, PlanStage, Status, bare};
 use crate::solve::evaluate::{self, Evaluation};
 use crate::solve::methods;
 
-use super::args::{CheckArgs, CheckFormat};
+use super::args::{CheckArgs, ReportFormat};
 use super::check::{Line, failed};
 use super::progress::{StatusLine, catch_interrupts, interrupt_control, of_search};
 use super::{CliError, Ending, output};
@@ -41,8 +41,8 @@ pub(super) fn evaluate(args: &CheckArgs) -> Result<Ending, CliError> {
     let (evaluation, bound) = evaluated(&instance, &options, from_file, bounding)?;
     let passes = evaluation.violations.is_empty();
     let text = match args.format {
-        CheckFormat::Text => text(args, &instance, &evaluation, bound.as_ref()),
-        CheckFormat::Json => json(&evaluation, bound.is_some(), as_flags)?,
+        ReportFormat::Text => text(args, &instance, &evaluation, bound.as_ref()),
+        ReportFormat::Json => json(&evaluation, bound.is_some(), as_flags)?,
     };
     output::write(&text, None)?;
     if !passes {

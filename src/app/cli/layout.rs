@@ -6,7 +6,7 @@ use crate::app::flags::as_flags;
 use crate::export::megatron_layout::{Layout, Letter, Model};
 use crate::model::fault::InputError;
 
-use super::args::{CheckFormat, LayoutArgs};
+use super::args::{LayoutArgs, ReportFormat};
 use super::{CliError, Ending, output};
 
 /// Says what the stages hold, or refuses the layout for all the reasons that Megatron has.
@@ -19,8 +19,8 @@ pub(super) fn layout(args: &LayoutArgs) -> Result<Ending, CliError> {
     };
     let read = Layout::accepted(&args.layout, &model);
     match args.format {
-        CheckFormat::Json => output::write(&json(&args.layout, &model, &read)?, None)?,
-        CheckFormat::Text => {
+        ReportFormat::Json => output::write(&json(&args.layout, &model, &read)?, None)?,
+        ReportFormat::Text => {
             if let Ok(layout) = &read {
                 output::write(&text(layout, &model), None)?;
             }

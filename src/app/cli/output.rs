@@ -5,6 +5,8 @@ use std::io::{ErrorKind, IsTerminal, Write};
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use clap::ValueEnum;
+
 use crate::app::report::Style;
 use crate::input::whole;
 use crate::model::fault::{is_obeyed, visible};
@@ -67,6 +69,30 @@ pub(super) fn format<F: Copy>(
             ))
         }
     }
+}
+
+/// The same for formats that files are named by, `.txt` for text.
+///
+/// # Errors
+///
+/// A name that promises a format which is none of these.
+pub(super) fn format_of<F: ValueEnum + Copy>(
+    path: Option<&Path>,
+    asked: Option<F>,
+    default: F,
+) -> Result<F, CliError> {
+    let names = F::value_variants().iter().rev().map(|&format| {
+        let name = format
+            .to_possible_value()
+            .map_or_else(String::new, |value| value.get_name().to_owned());
+        (if name == "text" { "txt".to_owned() } else { name }, format)
+    });
+    let names: Vec<(String, F)> = names.collect();
+    let known: Vec<(&str, F)> = names
+        .iter()
+        .map(|(name, format)| (name.as_str(), *format))
+        .collect();
+    self::format(path, asked, default, &known)
 }
 
 /// Whether a result can be written there: tried before a long search, not after it.

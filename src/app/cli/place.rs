@@ -11,7 +11,7 @@ use crate::problem::control::Control;
 use crate::problem::placement::{Proof, SINK, SOURCE, Serving, tokens_per_s};
 use crate::problem::plan::StoppedBy;
 
-use super::args::{PlaceArgs, PlaceFormat, PlaceMethod};
+use super::args::{PlaceArgs, PlaceMethod, ReportFormat};
 use super::progress::{StatusLine, catch_interrupts, interrupt_control};
 use super::{CliError, Ending, output};
 
@@ -64,8 +64,7 @@ struct Rule {
 /// Places layers on machines and reports it, once the checker has accepted it.
 pub(super) fn place(args: &PlaceArgs) -> Result<Ending, CliError> {
     output::check_path(args.output.as_deref())?;
-    let known = [("json", PlaceFormat::Json), ("txt", PlaceFormat::Text)];
-    let format = output::format(args.output.as_deref(), args.format, PlaceFormat::Text, &known)?;
+    let format = output::format_of(args.output.as_deref(), args.format, ReportFormat::Text)?;
     let serving = Serving::read(&args.problem)?;
     catch_interrupts();
     let line = StatusLine::new(args.quiet);
@@ -82,13 +81,13 @@ pub(super) fn place(args: &PlaceArgs) -> Result<Ending, CliError> {
     }
     let report = report(&serving, &found, control.seconds());
     let text = match format {
-        PlaceFormat::Json => serde_json::to_string_pretty(&report).unwrap_or_default() + "\n",
-        PlaceFormat::Text => text(&serving, &report),
+        ReportFormat::Json => serde_json::to_string_pretty(&report).unwrap_or_default() + "\n",
+        ReportFormat::Text => text(&serving, &report),
     };
     output::write(&text, args.output.as_deref())?;
     if let (Some(reason), false) = (
         &report.reason,
-        args.quiet || (format == PlaceFormat::Text && args.output.is_none()),
+        args.quiet || (format == ReportFormat::Text && args.output.is_none()),
     ) {
         output::note(reason);
     }

@@ -16,7 +16,7 @@ use crate::problem::plan::{Plan, Status};
 use crate::solve::global_batch::{self, Answer, OfSize, Question, Step};
 use crate::solve::posed::Posed;
 
-use super::args::{CheckFormat, PlanArgs};
+use super::args::{PlanArgs, ReportFormat};
 use super::progress::{StatusLine, catch_interrupts, control};
 use super::{CliError, Ending, output};
 
@@ -29,8 +29,7 @@ pub(super) fn plan(args: &PlanArgs) -> Result<Ending, CliError> {
         .try_for_each(|path| output::check_path(Some(path.as_path())))?;
     let path = args.output.as_deref();
     output::check_path(path)?;
-    let known = [("json", CheckFormat::Json), ("txt", CheckFormat::Text)];
-    let format = output::format(path, args.format, CheckFormat::Text, &known)?;
+    let format = output::format_of(path, args.format, ReportFormat::Text)?;
     let question = question(args)?;
     catch_interrupts();
     let line = StatusLine::new(args.quiet);
@@ -57,8 +56,8 @@ pub(super) fn plan(args: &PlanArgs) -> Result<Ending, CliError> {
         output::write_file(&(text + "\n"), path)?;
     }
     let text = match format {
-        CheckFormat::Text => chosen.text(&output::style(path)),
-        CheckFormat::Json => chosen.json(),
+        ReportFormat::Text => chosen.text(&output::style(path)),
+        ReportFormat::Json => chosen.json(),
     };
     output::write(&text, path)?;
     Ok(Ending::Done)
@@ -75,8 +74,8 @@ fn question(args: &PlanArgs) -> Result<Question, InputError> {
             sequence_parallel: true,
             ..Asked::default()
         },
-        cluster: args.cluster.as_deref().map(given_cluster).transpose()?,
-        efficiency: args.efficiency,
+        cluster: args.devices.cluster.as_deref().map(given_cluster).transpose()?,
+        efficiency: args.devices.efficiency,
         global_batch: args.global_batch,
         sizes: args.micro_batch.clone(),
         options: args.options.clone(),
@@ -155,7 +154,7 @@ pub(crate) fn instance_of(size: &OfSize) -> InstanceSpec {
 }
 
 /// Says why there is no plan of the size that needs least, and what would help.
-fn without_plan(args: &PlanArgs, answer: &Answer, format: CheckFormat) -> Result<Ending, CliError> {
+fn without_plan(args: &PlanArgs, answer: &Answer, format: ReportFormat) -> Result<Ending, CliError> {
     let Some(size) = answer.sizes.first() else {
         return Ok(Ending::NothingFound);
     };
@@ -165,7 +164,7 @@ fn without_plan(args: &PlanArgs, answer: &Answer, format: CheckFormat) -> Result
     line.clear();
     let path: Option<&Path> = args.output.as_deref();
     let text = match format {
-        CheckFormat::Text => {
+        ReportFormat::Text => {
             let mut text = report::text(instance, &plan, &output::style(path));
             let experts = instance.notes.iter().map(|note| note.written(as_flags));
             experts
@@ -173,7 +172,7 @@ fn without_plan(args: &PlanArgs, answer: &Answer, format: CheckFormat) -> Result
                 .for_each(|note| text += &format!("\n{note}\n"));
             text
         }
-        CheckFormat::Json => report::json(&plan),
+        ReportFormat::Json => report::json(&plan),
     };
     output::write(&text, path)?;
     Ok(match plan.status {

@@ -34,13 +34,7 @@ const MOST_KINDS: usize = 800;
 pub(super) fn schedule(args: &ScheduleArgs) -> Result<Ending, CliError> {
     let path = args.output.as_deref();
     output::check_path(path)?;
-    let known = [
-        ("svg", ScheduleFormat::Svg),
-        ("csv", ScheduleFormat::Csv),
-        ("json", ScheduleFormat::Json),
-        ("txt", ScheduleFormat::Text),
-    ];
-    let format = output::format(path, args.format, ScheduleFormat::Text, &known)?;
+    let format = output::format_of(path, args.format, ScheduleFormat::Text)?;
     let plan = args.plan.as_deref().map(plan::read).transpose()?;
     let limit = Duration::from_secs_f64(args.asked.time_limit);
     let control = || Control {

@@ -16,13 +16,7 @@ use super::{CliError, Ending, output, virtual_stages};
 pub(super) fn simulate(args: &SimulateArgs) -> Result<Ending, CliError> {
     let path = args.output.as_deref();
     output::check_path(path)?;
-    let known = [
-        ("svg", SimulationFormat::Svg),
-        ("csv", SimulationFormat::Csv),
-        ("json", SimulationFormat::Json),
-        ("txt", SimulationFormat::Text),
-    ];
-    let format = output::format(path, args.format, SimulationFormat::Text, &known)?;
+    let format = output::format_of(path, args.format, SimulationFormat::Text)?;
     let plan = plan::read(&args.plan)?;
     let (order, rule) = match args.schedule {
         Some(AskedOrder::Schedule(schedule)) => (Some(schedule), None),

@@ -17,32 +17,20 @@ const TOLERANCE: f64 = 0.01;
 
 /// Follows the optimum over a range and reports it.
 pub(super) fn what_if(args: &WhatIfArgs) -> Result<Ending, CliError> {
-    let path = args.output.as_deref();
+    let path = args.output.output.as_deref();
     output::check_path(path)?;
-    let known = [
-        ("svg", WhatIfFormat::Svg),
-        ("csv", WhatIfFormat::Csv),
-        ("json", WhatIfFormat::Json),
-        ("txt", WhatIfFormat::Text),
-    ];
-    let format = output::format(path, args.format, WhatIfFormat::Text, &known)?;
+    let format = output::format_of(path, args.output.format, WhatIfFormat::Text)?;
     let question = question(&args.options.ranges, args.tolerance, args.point_limit)?;
-    let instance = read_instance(
-        (&args.instance, args.cluster.as_deref(), args.efficiency),
-        args.quiet,
-    )?;
+    let instance = read_instance(&args.instance, &args.devices, args.output.quiet)?;
     catch_interrupts();
-    let line = StatusLine::new(args.quiet);
+    let line = StatusLine::new(args.output.quiet);
     let show = |progress: &Progress| line.show(|| in_words(progress));
     let started = Instant::now();
     let control = control(&args.search, None);
     let answer = what_if::ask(&instance, &args.options.options, &question, &control, &show);
     line.clear();
     let mut answer = answer?;
-    answer.seconds = match args.reproducible {
-        true => 0.0,
-        false => started.elapsed().as_secs_f64(),
-    };
+    answer.seconds = args.output.seconds(started.elapsed().as_secs_f64());
     let text = match format {
         WhatIfFormat::Text => report::what_if(&answer, &output::style(path)),
         WhatIfFormat::Json => report::what_if_json(&answer),

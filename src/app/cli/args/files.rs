@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 
-use super::shared::unknown;
+use super::shared::{ReportFormat, unknown};
 use crate::export::{self, TARGETS, Target};
 use crate::input::generate::random::Random;
 use crate::input::generate::transformer::{
@@ -96,7 +96,7 @@ pub struct ImportArgs {
 
     /// How the summary is written
     #[arg(long, value_name = "FORMAT", requires = "summary", default_value = "text")]
-    pub format: SummaryFormat,
+    pub format: ReportFormat,
 
     /// No notes on stderr
     #[arg(long, short)]
@@ -105,16 +105,6 @@ pub struct ImportArgs {
     /// How the model of a configuration is run
     #[command(flatten)]
     pub model: ModelArgs,
-}
-
-/// Formats of `import --summary`.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
-pub enum SummaryFormat {
-    /// For people.
-    #[default]
-    Text,
-    /// For programs.
-    Json,
 }
 
 /// How the model of a configuration is run.

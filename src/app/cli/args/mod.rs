@@ -14,17 +14,14 @@ use clap::{Parser, Subcommand};
 
 use super::study::StudyCommand;
 
-pub(super) use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs, SummaryFormat};
+pub(super) use files::{Described, ExportArgs, Family, GenerateArgs, ImportArgs};
 pub(super) use plan::PlanArgs;
 pub(super) use plans::{
-    BoundArgs, CalibrateArgs, CheckArgs, CheckFormat, CompareArgs, Drawing, FormulateArgs, LayoutArgs,
-    ShowArgs, SolveArgs,
+    BoundArgs, CalibrateArgs, CheckArgs, CompareArgs, Drawing, FormulateArgs, LayoutArgs, ShowArgs, SolveArgs,
 };
-pub(super) use runs::{
-    AskedOrder, OnlineArgs, PlaceArgs, PlaceFormat, PlaceMethod, SimulateArgs, SimulationFormat,
-};
+pub(super) use runs::{AskedOrder, OnlineArgs, PlaceArgs, PlaceMethod, SimulateArgs, SimulationFormat};
 pub(super) use schedule::{AskedArgs, ChunkArgs, GivenArgs, ScheduleArgs, ScheduleFormat};
-pub(super) use shared::{Format, OutputArgs, SearchArgs, read_instance};
+pub(super) use shared::{Format, OutputArgs, ReportFormat, SearchArgs, read_instance};
 pub(super) use what_if::{Varied, WhatIfArgs, WhatIfFormat};
 
 /// Provably optimal pipeline plans for deep neural networks, and the gaps of published heuristics.

@@ -5,8 +5,7 @@ use std::time::Duration;
 
 use clap::Args;
 
-use super::plans::CheckFormat;
-use super::shared::{SearchArgs, part_of_peak};
+use super::shared::{ClusterArgs, ReportFormat, SearchArgs};
 use crate::input::generate::transformer::{AT_LEAST_ONE, Attention};
 use crate::model::options::PipelineOptions;
 use crate::solve::global_batch::TIME_LIMIT;
@@ -18,8 +17,12 @@ What is not given is chosen: the size of micro-batches, tensor degree, replicas,
 who runs them. Replicas share out the optimizer (`--optimizer-sharding none` has each keep all of it), training keeps mixed precision, and tensor groups \
 split by sequence what they do not split by width.";
 
+/// A configuration has no cluster to replace.
+const CLUSTER: &str = "Devices and links: a preset's name or a file [default: a100-bf16]";
+
 /// `plan`.
 #[derive(Debug, Args)]
+#[command(mut_arg("cluster", |arg| arg.help(CLUSTER)))]
 pub struct PlanArgs {
     /// `config.json` of a model, as Hugging Face has it
     pub config: PathBuf,
@@ -43,17 +46,8 @@ pub struct PlanArgs {
     #[command(flatten)]
     pub options: PipelineOptions,
 
-    /// Devices and links: a preset's name or a file [default: a100-bf16]
-    #[arg(
-        long,
-        value_name = "FILE|PRESET",
-        help_heading = "Problem (overrides the instance)"
-    )]
-    pub cluster: Option<String>,
-
-    /// Part of the devices' peak rates that layers reach, such as 0.5 [default: what the cluster says, else 1]
-    #[arg(long, value_name = "PART", value_parser = part_of_peak, help_heading = "Problem (overrides the instance)")]
-    pub efficiency: Option<f64>,
+    #[command(flatten)]
+    pub devices: ClusterArgs,
 
     /// Write there instead of to stdout
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
@@ -61,7 +55,7 @@ pub struct PlanArgs {
 
     /// Format of the result [default: by the extension of --output, else text]
     #[arg(long, value_enum, help_heading = "Output")]
-    pub format: Option<CheckFormat>,
+    pub format: Option<ReportFormat>,
 
     /// Write the plan there, as `solve --format json` does, for `check`, `simulate` and `export`
     #[arg(long, value_name = "FILE", help_heading = "Output")]

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
 
-use super::shared::{OutputArgs, ProblemArgs, SearchArgs, seconds, unknown};
+use super::shared::{OutputArgs, ProblemArgs, ReportFormat, SearchArgs, seconds, unknown};
 use crate::solve::methods;
 
 pub(super) const SOLVE_EXAMPLES: &str = "Examples:\n  stagecut solve instances/googlenet.onnx --stages 4\n  \
@@ -124,8 +124,8 @@ pub struct CheckArgs {
     pub output: Option<PathBuf>,
 
     /// Format of the result
-    #[arg(long, value_enum, default_value_t = CheckFormat::Text, help_heading = "Output")]
-    pub format: CheckFormat,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text, help_heading = "Output")]
+    pub format: ReportFormat,
 
     /// No notes on stderr
     #[arg(long, short, help_heading = "Output")]
@@ -147,8 +147,8 @@ pub struct CalibrateArgs {
     pub output: Option<PathBuf>,
 
     /// Format of the report
-    #[arg(long, value_enum, default_value_t = CheckFormat::Text, help_heading = "Output")]
-    pub format: CheckFormat,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text, help_heading = "Output")]
+    pub format: ReportFormat,
 
     /// No notes on stderr
     #[arg(long, short, help_heading = "Output")]
@@ -186,17 +186,8 @@ pub struct LayoutArgs {
     pub virtual_stages: Option<u32>,
 
     /// Format of the result
-    #[arg(long, value_enum, default_value_t = CheckFormat::Text)]
-    pub format: CheckFormat,
-}
-
-/// Formats of what a check found.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CheckFormat {
-    /// For people.
-    Text,
-    /// For programs.
-    Json,
+    #[arg(long, value_enum, default_value_t = ReportFormat::Text)]
+    pub format: ReportFormat,
 }
 
 /// `formulate`.

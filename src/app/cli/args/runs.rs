@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use super::shared::{seconds, unknown};
+use super::shared::{ReportFormat, seconds, unknown};
 use crate::model::options::Schedule;
 use crate::online::policies::{self, POLICIES, Policy};
 use crate::schedule::rules::{RULES, Rule};
@@ -50,7 +50,7 @@ pub struct PlaceArgs {
 
     /// Format of the result [default: by the extension of --output, else text]
     #[arg(long, value_enum, help_heading = "Output")]
-    pub format: Option<PlaceFormat>,
+    pub format: Option<ReportFormat>,
 
     /// No notes and no progress on stderr
     #[arg(long, short, help_heading = "Output")]
@@ -64,15 +64,6 @@ pub enum PlaceMethod {
     Sweep,
     /// The mixed-integer program alone.
     Program,
-}
-
-/// Formats of placements.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum PlaceFormat {
-    /// Tables, for people.
-    Text,
-    /// All of it, for programs.
-    Json,
 }
 
 /// `simulate`.

@@ -24,36 +24,36 @@ pub struct ProblemArgs {
     #[command(flatten)]
     pub options: PipelineOptions,
 
+    #[command(flatten)]
+    pub devices: ClusterArgs,
+}
+
+/// Devices that are not those of the instance.
+#[derive(Debug, Args)]
+#[command(next_help_heading = "Problem (overrides the instance)")]
+pub struct ClusterArgs {
     /// Replace the cluster: a preset's name or a file
-    #[arg(
-        long,
-        value_name = "FILE|PRESET",
-        help_heading = "Problem (overrides the instance)"
-    )]
+    #[arg(long, value_name = "FILE|PRESET")]
     pub cluster: Option<String>,
 
     /// Part of the devices' peak rates that layers reach, such as 0.5, for times that follow from FLOPs and bytes [default: what the
     /// cluster says, else 1]
-    #[arg(
-        long,
-        value_name = "PART",
-        value_parser = part_of_peak,
-        help_heading = "Problem (overrides the instance)"
-    )]
+    #[arg(long, value_name = "PART", value_parser = part_of_peak)]
     pub efficiency: Option<f64>,
 }
 
 impl ProblemArgs {
     /// Reads the instance; what its importer assumed goes to stderr unless `quiet`, what must not be missed always.
     pub fn read(&self, quiet: bool) -> Result<Instance, CliError> {
-        read_instance((&self.instance, self.cluster.as_deref(), self.efficiency), quiet)
+        read_instance(&self.instance, &self.devices, quiet)
     }
 
     /// Reads the instance of a plan, on the cluster that it carries; told like [`read`](Self::read).
     pub fn read_for(&self, carried: Option<&GivenCluster>, quiet: bool) -> Result<Instance, CliError> {
-        let instance = match self.efficiency {
-            Some(_) => Instance::read_at(&self.instance, self.cluster.as_deref(), self.efficiency)?,
-            None => plan::read_on(&self.instance, self.cluster.as_deref(), carried)?,
+        let cluster = self.devices.cluster.as_deref();
+        let instance = match self.devices.efficiency {
+            Some(_) => Instance::read_at(&self.instance, cluster, self.devices.efficiency)?,
+            None => plan::read_on(&self.instance, cluster, carried)?,
         };
         tell(&instance, quiet);
         Ok(instance)
@@ -74,10 +74,11 @@ impl ProblemArgs {
 
 /// Reads an instance: see [`ProblemArgs::read`].
 pub(in crate::app::cli) fn read_instance(
-    (path, cluster, efficiency): (&Path, Option<&str>, Option<f64>),
+    path: &Path,
+    devices: &ClusterArgs,
     quiet: bool,
 ) -> Result<Instance, CliError> {
-    let instance = Instance::read_at(path, cluster, efficiency)?;
+    let instance = Instance::read_at(path, devices.cluster.as_deref(), devices.efficiency)?;
     tell(&instance, quiet);
     Ok(instance)
 }
@@ -95,16 +96,16 @@ fn tell(instance: &Instance, quiet: bool) {
         .for_each(|warning| output::warning(warning));
 }
 
-/// How results are written.
+/// How results are written, in one of some formats.
 #[derive(Debug, Args)]
-pub struct OutputArgs {
+pub struct OutputArgs<F: ValueEnum + Send + Sync + 'static = Format> {
     /// Write there instead of to stdout
     #[arg(long, short, value_name = "FILE", help_heading = "Output")]
     pub output: Option<PathBuf>,
 
     /// Format of the result [default: by the extension of --output, else text]
     #[arg(long, value_enum, help_heading = "Output")]
-    pub format: Option<Format>,
+    pub format: Option<F>,
 
     /// No notes and no progress on stderr
     #[arg(long, short, help_heading = "Output")]
@@ -118,14 +119,11 @@ pub struct OutputArgs {
 impl OutputArgs {
     /// The format of the result.
     pub fn format(&self) -> Result<Format, CliError> {
-        let known = [
-            ("json", Format::Json),
-            ("csv", Format::Csv),
-            ("txt", Format::Text),
-        ];
-        output::format(self.output.as_deref(), self.format, Format::Text, &known)
+        output::format_of(self.output.as_deref(), self.format, Format::Text)
     }
+}
 
+impl<F: ValueEnum + Send + Sync + 'static> OutputArgs<F> {
     /// Leaves out of the statistics of a plan what differs from run to run, where two runs must not.
     pub fn settle(&self, statistics: &mut Statistics) {
         statistics.seconds = self.seconds(statistics.seconds);
@@ -149,6 +147,15 @@ pub enum Format {
     Json,
     /// For tables.
     Csv,
+}
+
+/// Formats of reports that are no tables.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ReportFormat {
+    /// For people.
+    Text,
+    /// For programs.
+    Json,
 }
 
 /// Limits of a search.

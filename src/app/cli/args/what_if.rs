@@ -5,7 +5,7 @@ use std::str::FromStr;
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 
-use super::shared::{SearchArgs, part_of_peak, seconds};
+use super::shared::{ClusterArgs, OutputArgs, SearchArgs, seconds};
 use crate::model::options::{MemoryLimit, PipelineOptions};
 use crate::model::quantity;
 use crate::model::units;
@@ -29,22 +29,8 @@ pub struct WhatIfArgs {
     #[command(flatten)]
     pub options: VariedOptions,
 
-    /// Replace the cluster: a preset's name or a file
-    #[arg(
-        long,
-        value_name = "FILE|PRESET",
-        help_heading = "Problem (overrides the instance)"
-    )]
-    pub cluster: Option<String>,
-
-    /// Part of the devices' peak rates that layers reach, such as 0.5 [default: what the cluster says, else 1]
-    #[arg(
-        long,
-        value_name = "PART",
-        value_parser = part_of_peak,
-        help_heading = "Problem (overrides the instance)"
-    )]
-    pub efficiency: Option<f64>,
+    #[command(flatten)]
+    pub devices: ClusterArgs,
 
     /// How much longer than the optimum the best known plan may take anywhere in the range, as a part of that [default: 0.01 for bandwidths,
     /// else 0]
@@ -58,21 +44,8 @@ pub struct WhatIfArgs {
     #[command(flatten)]
     pub search: SearchArgs,
 
-    /// Write there instead of to stdout
-    #[arg(long, short, value_name = "FILE", help_heading = "Output")]
-    pub output: Option<PathBuf>,
-
-    /// Format of the result [default: by the extension of --output, else text]
-    #[arg(long, value_enum, help_heading = "Output")]
-    pub format: Option<WhatIfFormat>,
-
-    /// No notes and no progress on stderr
-    #[arg(long, short, help_heading = "Output")]
-    pub quiet: bool,
-
-    /// Report 0 for wall-clock seconds, so that two runs give the same bytes
-    #[arg(long, help_heading = "Output")]
-    pub reproducible: bool,
+    #[command(flatten)]
+    pub output: OutputArgs<WhatIfFormat>,
 }
 
 /// Formats of curves.

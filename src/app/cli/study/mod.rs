@@ -57,8 +57,7 @@ fn tasks(args: &TasksArgs) -> Result<Ending, CliError> {
 fn collect(args: &CollectArgs) -> Result<Ending, CliError> {
     let path = args.output.as_deref();
     output::check_path(path)?;
-    let known = [("jsonl", RowFormat::Jsonl), ("csv", RowFormat::Csv)];
-    let format = output::format(path, args.format, RowFormat::Jsonl, &known)?;
+    let format = output::format_of(path, args.format, RowFormat::Jsonl)?;
     let sets = args.inputs.iter().map(|input| {
         let read = collect::read(input)?;
         note_damage(&read.damage, LEFT_OUT);

@@ -1,11 +1,10 @@
 //! A pass over the ideals from the end, with labels.
 
 use crate::exact::modal::ahead::Ahead;
-use crate::exact::modal::labels::{Label, Reached};
-use crate::exact::modal::plans::plan_of;
+use crate::exact::modal::labels::{Behind, Counted, Label, Reached};
 use crate::exact::modal::space::{Placement, Run, Space};
 use crate::exact::modal::stages::{Bar, Stage, Stages};
-use crate::problem::modes::{Chosen, Flight};
+use crate::problem::modes::Chosen;
 use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
@@ -14,13 +13,7 @@ pub(super) struct Round<'s, 'a> {
     space: &'s Space<'a>,
     /// What is ahead takes at least, if that is asked for.
     ahead: Option<&'s Ahead>,
-    /// Whether the plan that computes least again is looked for.
-    least_again: bool,
-    /// The most stages of a plan.
-    stages: usize,
-    all_stages: bool,
-    counts_replicas: bool,
-    counts_stages: bool,
+    counted: Counted,
     reached: Reached,
 }
 
@@ -77,22 +70,13 @@ impl<'s, 'a> Round<'s, 'a> {
         ahead: Option<&'s Ahead>,
         least_again: bool,
     ) -> Self {
-        let modes = space.modes;
-        let all_stages = problem.settings.all_stages;
+        let counted = Counted::new(problem, space.modes, least_again);
+        let slower_inside = space.watched.slower_inside;
         Self {
             space,
             ahead,
-            least_again,
-            stages: problem.stages(),
-            all_stages,
-            counts_replicas: matches!(modes.flight, Flight::Behind(_)) && modes.limits_memory(),
-            counts_stages: all_stages || problem.stages() < modes.devices,
-            reached: Reached::new(
-                space.lattice.len(),
-                space.node,
-                all_stages,
-                space.watched.slower_inside,
-            ),
+            counted,
+            reached: Reached::new(space.lattice.len(), space.node, counted, slower_inside),
         }
     }
 
@@ -118,7 +102,7 @@ impl<'s, 'a> Round<'s, 'a> {
                     return Err(StoppedBy::MemoryLimit);
                 }
             }
-            if !self.least_again && self.ending().is_some() {
+            if !self.counted.least_again && self.ending().is_some() {
                 break;
             }
         }
@@ -142,10 +126,10 @@ impl<'s, 'a> Round<'s, 'a> {
     /// Of the labels ahead of which nothing is left, the one that computes least again.
     fn ending(&self) -> Option<usize> {
         let labels = self.reached.at(0, 0).iter().copied();
-        let ends = |&at: &usize| !self.all_stages || self.reached.labels[at].stages == self.stages;
+        let behind = |at: usize| &self.reached.labels[at].behind;
         labels
-            .filter(ends)
-            .min_by_key(|&at| self.reached.labels[at].again)
+            .filter(|&at| self.counted.may_end(behind(at)))
+            .min_by_key(|&at| behind(at).again)
     }
 
     /// Takes a stage off ahead of every label, with every number of replicas.
@@ -203,7 +187,7 @@ impl<'s, 'a> Round<'s, 'a> {
             Some(ahead) => ahead.stages(ideal),
             None => usize::from(ideal > 0),
         };
-        !self.counts_stages || (stages + 1).saturating_add(ahead) <= self.stages
+        !self.counted.stages || (stages + 1).saturating_add(ahead) <= self.counted.most_stages
     }
 
     /// Takes a stage off ahead of a label in a mode.
@@ -214,30 +198,20 @@ impl<'s, 'a> Round<'s, 'a> {
         (run, placement, fastest): (&Run, &Placement, &Timed),
         bar: &mut Bar,
     ) {
-        if !self.leaves_stages(label.stages, stage.ahead) {
+        if !self.leaves_stages(label.behind.stages, stage.ahead) {
             return;
         }
         let space = self.space;
-        let replicas = run.mode.replicas;
-        let in_flight = space.modes.flight.of(replicas, label.replicas);
+        let in_flight = space.modes.flight.of(run.mode.replicas, label.behind.replicas);
         let Some(work) = stage.time_within(space, behind, run.mode, in_flight) else {
             return;
         };
-        let counted = |is_counted: bool, number: usize| if is_counted { number } else { 0 };
         let mut next = Label {
             devices: label.devices + run.devices,
-            replicas: counted(self.counts_replicas, label.replicas + replicas),
-            stages: counted(self.counts_stages, label.stages + 1),
-            again: label.again
-                + if self.least_again {
-                    work - stage.sum.time
-                } else {
-                    0
-                },
-            mode: run.mode,
-            before: at,
-            ideal: stage.ahead,
-            ..label
+            account: label.account,
+            behind: self
+                .counted
+                .ahead_of((at, &label.behind), (stage, run.mode, work)),
         };
         let stage = (&*stage, behind);
         let known = (placement, label.account);
@@ -251,15 +225,7 @@ impl<'s, 'a> Round<'s, 'a> {
 
     /// The plan that a label ends.
     fn plan(&self, label: usize) -> Option<(Assignment, Chosen)> {
-        let labels = &self.reached.labels;
-        let mut stages = Vec::new();
-        let mut at = label;
-        while labels[at].before != usize::MAX {
-            let before = labels[at].before;
-            let items = self.space.lattice.stage(labels[at].ideal, labels[before].ideal);
-            stages.push((items, labels[at].mode));
-            at = before;
-        }
-        plan_of(self.space.modes, &stages)
+        let behind = |at: usize| self.reached.labels[at].behind;
+        Behind::plan(label, behind, &self.space.lattice, self.space.modes)
     }
 }

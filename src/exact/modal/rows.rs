@@ -8,10 +8,10 @@
 use std::collections::HashMap;
 
 use crate::exact::modal::items::Work;
-use crate::exact::modal::plans::plan_of;
+use crate::exact::modal::labels::{Behind, Counted};
 use crate::exact::modal::space::{Placement, Run, Space};
 use crate::exact::modal::stages::{Bar, Stage, Stages};
-use crate::problem::modes::{BETWEEN, Chosen, Flight, INSIDE, StageMode};
+use crate::problem::modes::{BETWEEN, Chosen, INSIDE};
 use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
@@ -28,33 +28,19 @@ struct RowLabel {
     taken: Box<[u16]>,
     /// For each row, the place in its node of the first device that is taken.
     places: Box<[u16]>,
-    /// Replicas of all these stages, where memory depends on them; else 0.
-    replicas: usize,
-    /// Stages, where they are limited; else 0.
-    stages: usize,
-    /// Time that is computed again, where that is asked for; else 0.
-    again: u64,
     /// Whether the first of these stages keeps the limit if the boundary ahead of it lies at a level.
     keeps: [bool; 2],
-    /// The mode of the first of these stages.
-    mode: StageMode,
-    /// Position of the label that it was taken from.
-    before: usize,
-    /// The ideal ahead.
-    ideal: usize,
+    behind: Behind,
 }
 
 impl RowLabel {
     /// Whether whatever can be ahead of the other label, of the same places, can be ahead of this one at no more cost.
-    fn dominates(&self, other: &Self, all_stages: bool) -> bool {
+    fn dominates(&self, other: &Self, counted: &Counted) -> bool {
         self.taken
             .iter()
             .zip(&other.taken)
             .all(|(one, other)| one <= other)
-            && self.replicas <= other.replicas
-            && self.stages <= other.stages
-            && self.again <= other.again
-            && (!all_stages || self.stages == other.stages)
+            && counted.dominates(&self.behind, &other.behind)
             && (0..2).all(|level| self.keeps[level] || !other.keeps[level])
     }
 }
@@ -67,12 +53,7 @@ pub(super) struct RowPass<'s, 'a> {
     space: &'s Space<'a>,
     /// What each ideal takes at least.
     work: &'s Work,
-    least_again: bool,
-    /// The most stages of a plan.
-    stages: usize,
-    all_stages: bool,
-    counts_replicas: bool,
-    counts_stages: bool,
+    counted: Counted,
     labels: Vec<RowLabel>,
     /// By ideal, the labels that none dominates.
     own: Vec<HashMap<Place, Vec<usize>>>,
@@ -87,27 +68,15 @@ impl<'s, 'a> RowPass<'s, 'a> {
         let start = RowLabel {
             taken: vec![0; rows].into(),
             places: vec![UNKNOWN; rows].into(),
-            replicas: 0,
-            stages: 0,
-            again: 0,
             keeps: [true; 2],
-            mode: StageMode {
-                degree: 0,
-                replicas: 0,
-            },
-            before: usize::MAX,
-            ideal: all,
+            behind: Behind::nothing(all),
         };
         let mut own = vec![HashMap::new(); space.lattice.len()];
         own[all].insert((rows, start.places.clone()), vec![0]);
         Self {
             space,
             work,
-            least_again,
-            stages: problem.stages(),
-            all_stages: problem.settings.all_stages,
-            counts_replicas: matches!(modes.flight, Flight::Behind(_)) && modes.limits_memory(),
-            counts_stages: problem.settings.all_stages || problem.stages() < modes.devices,
+            counted: Counted::new(problem, modes, least_again),
             labels: vec![start],
             own,
         }
@@ -137,7 +106,7 @@ impl<'s, 'a> RowPass<'s, 'a> {
                     return Err(StoppedBy::MemoryLimit);
                 }
             }
-            if !self.least_again && self.ending().is_some() {
+            if !self.counted.least_again && self.ending().is_some() {
                 break;
             }
         }
@@ -147,8 +116,9 @@ impl<'s, 'a> RowPass<'s, 'a> {
     /// Of the labels ahead of which nothing is left, the one that computes least again.
     fn ending(&self) -> Option<usize> {
         let labels = self.own[0].values().flatten().copied();
-        let ends = |&at: &usize| !self.all_stages || self.labels[at].stages == self.stages;
-        labels.filter(ends).min_by_key(|&at| (self.labels[at].again, at))
+        labels
+            .filter(|&at| self.counted.may_end(&self.labels[at].behind))
+            .min_by_key(|&at| (self.labels[at].behind.again, at))
     }
 
     /// Takes a stage off ahead of every label, with every number of replicas and at every place that its devices may have.
@@ -164,7 +134,7 @@ impl<'s, 'a> RowPass<'s, 'a> {
                     continue;
                 }
                 let label = self.labels[at].clone();
-                let in_flight = space.modes.flight.of(run.mode.replicas, label.replicas);
+                let in_flight = space.modes.flight.of(run.mode.replicas, label.behind.replicas);
                 let Some(work) = stage.time_within(space, behind, run.mode, in_flight) else {
                     continue;
                 };
@@ -193,17 +163,18 @@ impl<'s, 'a> RowPass<'s, 'a> {
             self.space.modes.rows[at].devices.checked_sub(used)
         };
         let free: Option<Vec<usize>> = (0..label.taken.len()).map(free).collect();
-        let stages = label.stages + 1 + usize::from(ideal > 0);
-        stages <= self.stages && free.is_some_and(|free| bar.keeps(self.work.least_within(ideal, &free)))
+        let stages = label.behind.stages + 1 + usize::from(ideal > 0);
+        stages <= self.counted.most_stages
+            && free.is_some_and(|free| bar.keeps(self.work.least_within(ideal, &free)))
     }
 
     /// The levels at which the boundary between a stage of a row and the stages behind it may lie; the cheaper one counts where both may be.
     fn levels(&self, label: &RowLabel, row: usize) -> [bool; 2] {
         let modes = self.space.modes;
-        let Some(node) = modes.links.node.filter(|_| label.before != usize::MAX) else {
+        let Some(node) = modes.links.node.filter(|_| label.behind.before.is_some()) else {
             return [true, false];
         };
-        let other = modes.row_of[label.mode.degree];
+        let other = modes.row_of[label.behind.mode.degree];
         if other == row {
             let begins_node = label.places[row] == 0;
             return [!begins_node, begins_node];
@@ -248,22 +219,9 @@ impl<'s, 'a> RowPass<'s, 'a> {
         }
         let mut next = RowLabel {
             keeps,
-            replicas: label.replicas
-                + if self.counts_replicas {
-                    run.mode.replicas
-                } else {
-                    0
-                },
-            stages: label.stages + usize::from(self.counts_stages),
-            again: label.again
-                + if self.least_again {
-                    work - stage.sum.time
-                } else {
-                    0
-                },
-            mode: run.mode,
-            before: at,
-            ideal: stage.ahead,
+            behind: self
+                .counted
+                .ahead_of((at, &label.behind), (stage, run.mode, work)),
             ..label.clone()
         };
         next.taken[row] += run.devices as u16;
@@ -284,26 +242,19 @@ impl<'s, 'a> RowPass<'s, 'a> {
             Some(_) => (row, label.places.clone()),
             None => (0, Box::default()),
         };
-        let own = self.own[label.ideal].entry(place).or_default();
-        let (labels, all_stages) = (&self.labels, self.all_stages);
-        if own.iter().any(|&at| labels[at].dominates(&label, all_stages)) {
+        let own = self.own[label.behind.ideal].entry(place).or_default();
+        let (labels, counted) = (&self.labels, &self.counted);
+        if own.iter().any(|&at| labels[at].dominates(&label, counted)) {
             return;
         }
-        own.retain(|&at| !label.dominates(&labels[at], all_stages));
+        own.retain(|&at| !label.dominates(&labels[at], counted));
         own.push(self.labels.len());
         self.labels.push(label);
     }
 
     /// The plan that a label ends.
     fn plan(&self, label: usize) -> Option<(Assignment, Chosen)> {
-        let mut stages = Vec::new();
-        let mut at = label;
-        while self.labels[at].before != usize::MAX {
-            let own = &self.labels[at];
-            let items = self.space.lattice.stage(own.ideal, self.labels[own.before].ideal);
-            stages.push((items, own.mode));
-            at = own.before;
-        }
-        plan_of(self.space.modes, &stages)
+        let behind = |at: usize| self.labels[at].behind;
+        Behind::plan(label, behind, &self.space.lattice, self.space.modes)
     }
 }

@@ -10,6 +10,7 @@ mod read;
 mod room;
 mod run;
 pub mod split;
+mod stage;
 mod throughput;
 mod virtual_stages;
 mod weights;
@@ -23,6 +24,7 @@ pub use order::PlanOrder;
 pub(crate) use read::Form;
 pub use read::{parse, read};
 pub use run::PlanRun;
+pub use stage::{Moved, PlanMode, PlanStage, Transfers};
 pub use throughput::Throughput;
 
 use std::collections::BTreeMap;
@@ -31,18 +33,17 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::model::instance::Instance;
-use crate::model::options::{Communication, Cuts, PipelineOptions, WorkerMode};
+use crate::model::options::{Cuts, PipelineOptions};
 use crate::model::settings::Settings;
 use crate::model::spec::GivenCluster;
 pub use crate::model::spec::PLAN_SCHEMA as SCHEMA;
-use crate::model::units::ns_to_ms;
+use crate::problem::Problem;
 pub use crate::problem::TooLarge;
 pub use crate::problem::bound_source::BoundSource;
-use crate::problem::cost::allocation::{Allocation, StageLoad};
-use crate::problem::cost::{self, PhaseCost, StageCost};
-use crate::problem::workers::Workers;
-use crate::problem::{Assignment, Problem};
+use crate::problem::cost;
+use crate::problem::cost::allocation::Allocation;
 use split::Split;
+use stage::plan_stages;
 
 /// A plan as files and reports hold it.
 ///
@@ -242,104 +243,6 @@ pub struct KindMemory {
     pub at_most_bytes: Option<u64>,
 }
 
-/// One stage of a plan.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PlanStage {
-    /// Position in the pipeline, from 1. Where devices hold several chunks, each chunk is a stage, and may be empty.
-    pub index: usize,
-    /// Layers whose forward propagation runs here.
-    pub forward: Vec<String>,
-    /// Layers whose backward propagation runs here.
-    pub backward: Vec<String>,
-    /// Devices, as `kind:number`.
-    pub devices: Vec<String>,
-    /// Shares of forward propagation by `kind.resource`, or by `kind` where that is all one resource; empty for sequential
-    /// workers.
-    pub shares: BTreeMap<String, f64>,
-    /// Work and blocking transfers; of a concurrent worker the longer phase.
-    pub load_ms: f64,
-    /// Time of forward propagation on the stage's devices and shares.
-    pub forward_ms: f64,
-    /// Time of backward propagation, likewise.
-    pub backward_ms: f64,
-    /// The part of `backward_ms` that is gradients of weights, for which no other stage waits: `backward_ms` includes it. Absent
-    /// where no layer of the network says, in inference, and for workers that run both phases at once.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub weight_ms: Option<f64>,
-    /// Transfers: blocking ones, or the busier of link in and link out where overlapped.
-    pub communication_ms: f64,
-    /// The same transfers by phase and direction; absent where nothing is moved.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub transfers: Option<Transfers>,
-    /// What its replicas take to exchange their gradients, once an iteration, of which `load_ms` and `communication_ms` have each micro-batch's
-    /// part; absent where they exchange nothing.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub synchronization_ms: Option<f64>,
-    /// Memory in use; of a chunk, its part when its device holds most.
-    pub memory_bytes: u64,
-    /// Micro-batches between the forward and the backward pass of a layer that has both here, each with its stash; of a chunk, the
-    /// most at any time. Absent in inference.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub in_flight: Option<u64>,
-    /// Versions of the weights that such a layer keeps: a gradient meets weights that are this less one updates newer than
-    /// those it was computed with; absent in inference.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub weight_versions: Option<u64>,
-    /// How its devices and layers run; absent where stages have no modes.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub mode: Option<PlanMode>,
-}
-
-/// How a stage runs: its devices are replicas, one after the other, and each replica is a tensor group.
-///
-/// Times of the stage are those between its micro-batches: what one replica takes, divided by the replicas.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct PlanMode {
-    /// Devices of a tensor group.
-    pub tensor: usize,
-    /// Degree of expert parallelism: so many replicas share out the experts of every layer.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub expert: usize,
-    /// Degree of context parallelism: so many tensor groups of a replica share out the sequence of a micro-batch.
-    #[serde(default = "one", skip_serializing_if = "is_one")]
-    pub context: usize,
-    /// Replicas, each of which takes every so-manieth micro-batch.
-    pub replicas: usize,
-    /// Layers that compute something again in the backward pass, by the name of what.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub recomputed: BTreeMap<String, Vec<String>>,
-}
-
-fn one() -> usize {
-    1
-}
-
-fn is_one(degree: &usize) -> bool {
-    *degree == 1
-}
-
-/// What a stage moves for one micro-batch, by phase.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Transfers {
-    /// During forward propagation.
-    pub forward: Moved,
-    /// During backward propagation.
-    pub backward: Moved,
-}
-
-/// Transfers of one stage in one phase, in ms.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(deny_unknown_fields)]
-pub struct Moved {
-    /// Received.
-    pub in_ms: f64,
-    /// Sent.
-    pub out_ms: f64,
-}
-
 /// How a plan was found. What does not apply to a method is absent.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
@@ -410,24 +313,6 @@ impl Outcome {
 #[doc(hidden)]
 pub fn is_proved(objective_ns: u64, bound_ns: u64) -> bool {
     bound_ns >= objective_ns
-}
-
-impl PlanStage {
-    /// Its replicas, which take turns: each runs every so-manieth micro-batch on devices of its own. At least one.
-    pub fn replicas(&self) -> usize {
-        self.mode.as_ref().map_or(1, |mode| mode.replicas.max(1))
-    }
-
-    /// The devices of a replica, by its position; all of the stage's where they cannot be shared out evenly.
-    pub fn replica_devices(&self, replica: usize) -> &[String] {
-        let replicas = self.replicas();
-        match self.devices.len() / replicas {
-            each if each * replicas == self.devices.len() && each > 0 => {
-                self.devices.chunks(each).nth(replica).unwrap_or(&self.devices)
-            }
-            _ => &self.devices,
-        }
-    }
 }
 
 impl Plan {
@@ -623,145 +508,4 @@ pub fn objective_ns(problem: &Problem, allocation: &Allocation) -> u64 {
         None => cost::assignment_ns(problem, &allocation.assignment),
         Some(workers) => workers.objective_ns(problem, allocation),
     }
-}
-
-/// What runs a stage, and what it costs there.
-struct Staffed {
-    devices: Vec<String>,
-    /// The kinds of these devices, and how fast all of a kind are in backward propagation.
-    rates: Vec<(usize, f64)>,
-    shares: BTreeMap<String, f64>,
-    load_ns: u64,
-    cost: StageCost,
-    /// Transfers received and sent, as if on links.
-    moved: StageCost,
-}
-
-fn plan_stages(instance: &Instance, problem: &Problem, allocation: &Allocation) -> Vec<PlanStage> {
-    let (assignment, used) = cost::without_empty_stages(&allocation.assignment);
-    let staffed = match &problem.workers {
-        None => homogeneous(instance, problem, &assignment, used),
-        Some(workers) => heterogeneous(problem, workers, allocation),
-    };
-    let memory = cost::stage_memory_bytes(problem, &assignment, used);
-    let sums = cost::sums_ns(problem, (&assignment, &allocation.choices), used);
-    let settings = &problem.settings;
-    let trains = settings.mode.trains();
-    let splits = weights::are_told(instance, settings);
-    let mut layers = vec![[Vec::new(), Vec::new()]; used];
-    for (item, &stage) in assignment.iter().enumerate() {
-        layers[stage][0].extend(&problem.items[item].layers);
-        layers[stage][1].extend(&problem.items[item].backward_layers);
-    }
-    let names = |layers: &mut Vec<usize>| -> Vec<String> {
-        layers.sort_unstable();
-        layers
-            .iter()
-            .map(|&layer| instance.network.layers[layer].id.clone())
-            .collect()
-    };
-    let stage = |(k, ([forward, backward], staffed)): (usize, (&mut [Vec<usize>; 2], Staffed))| PlanStage {
-        index: k + 1,
-        weight_ms: splits.then(|| settings.ms(weights::weight_ns(instance, backward, &staffed))),
-        forward: names(forward),
-        backward: names(backward),
-        devices: staffed.devices,
-        shares: staffed.shares,
-        load_ms: settings.ms(staffed.load_ns),
-        forward_ms: settings.ms(staffed.cost.forward.work_ns),
-        backward_ms: settings.ms(staffed.cost.backward.work_ns),
-        communication_ms: settings.ms(communication_ns(&staffed.cost)),
-        transfers: transfers(settings, &staffed.moved),
-        synchronization_ms: (sums[k] > 0).then(|| ns_to_ms(sums[k])),
-        memory_bytes: memory[k],
-        in_flight: trains.then(|| settings.in_flight(used - k)),
-        weight_versions: trains.then(|| settings.weight_versions(used - k)),
-        mode: None,
-    };
-    layers.iter_mut().zip(staffed).enumerate().map(stage).collect()
-}
-
-/// One device of the kind a stage.
-fn homogeneous(instance: &Instance, problem: &Problem, assignment: &Assignment, used: usize) -> Vec<Staffed> {
-    let kind = &instance.cluster.kinds[problem.settings.kind].name;
-    let costs = cost::stage_costs(problem, assignment);
-    let moved = cost::stage_costs_under(problem, assignment, Communication::Overlapped);
-    let stage = |(k, (cost, moved)): (usize, (StageCost, StageCost))| Staffed {
-        devices: vec![format!("{kind}:{}", k + 1)],
-        rates: vec![(problem.settings.kind, 1.0)],
-        shares: BTreeMap::new(),
-        load_ns: cost.load_ns(),
-        cost,
-        moved,
-    };
-    costs
-        .into_iter()
-        .zip(moved)
-        .take(used)
-        .enumerate()
-        .map(stage)
-        .collect()
-}
-
-/// The devices of each stage's choice, numbered along the pipeline, and their shares.
-fn heterogeneous(problem: &Problem, workers: &Workers, allocation: &Allocation) -> Vec<Staffed> {
-    let mut numbered = vec![0; workers.classes.len()];
-    let loads = workers.loads(problem, allocation).unwrap_or_default();
-    let moved = cost::stage_costs_under(problem, &allocation.assignment, Communication::Overlapped);
-    let works = workers.works(problem, &allocation.assignment, loads.len());
-    let moved = moved
-        .into_iter()
-        .zip(&works)
-        .zip(&allocation.choices)
-        .map(|((moved, work), &choice)| workers.moved(problem, &workers.choices[choice], work, moved));
-    let stage = |((load, moved), &choice): ((StageLoad, StageCost), &usize)| {
-        let choice = &workers.choices[choice];
-        let mut devices = Vec::new();
-        for (class, number) in numbered.iter_mut().enumerate() {
-            for _ in 0..choice.devices[class] {
-                *number += 1;
-                devices.push(format!("{}:{number}", workers.classes[class].name));
-            }
-        }
-        let keys = workers
-            .resources(choice)
-            .map(|(class, resource)| workers.share_key(class, resource));
-        let load_ns = match problem.settings.worker {
-            WorkerMode::Sequential => load.cost.load_ns(),
-            WorkerMode::Concurrent => load.cost.forward.work_ns.max(load.cost.backward.work_ns),
-        };
-        Staffed {
-            devices,
-            rates: weights::rates(workers, choice),
-            shares: keys.zip(load.levels.iter().map(|level| level.share)).collect(),
-            load_ns,
-            cost: load.cost,
-            moved,
-        }
-    };
-    loads
-        .into_iter()
-        .zip(moved)
-        .zip(&allocation.choices)
-        .map(stage)
-        .collect()
-}
-
-/// Blocking transfers, or the busier link where they are overlapped; one of the two is zero.
-fn communication_ns(cost: &StageCost) -> u64 {
-    let both = cost.both();
-    both.communication_ns.max(both.link_in_ns).max(both.link_out_ns)
-}
-
-/// What the links of a stage move, if anything.
-fn transfers(settings: &Settings, cost: &StageCost) -> Option<Transfers> {
-    let moved = |phase: &PhaseCost| Moved {
-        in_ms: settings.ms(phase.link_in_ns),
-        out_ms: settings.ms(phase.link_out_ns),
-    };
-    let transfers = Transfers {
-        forward: moved(&cost.forward),
-        backward: moved(&cost.backward),
-    };
-    (transfers != Transfers::default()).then_some(transfers)
 }

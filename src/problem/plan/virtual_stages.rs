@@ -2,7 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use super::{PlanStage, communication_ns, transfers, weights};
+use super::stage::{communication_ns, transfers};
+use super::{PlanStage, weights};
 use crate::model::instance::Instance;
 use crate::model::options::Communication;
 use crate::model::units::ns_to_ms;

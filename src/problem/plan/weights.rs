@@ -1,6 +1,6 @@
 //! Gradients of weights: the part of a stage's backward pass that no other stage waits for.
 
-use super::Staffed;
+use super::stage::Staffed;
 use crate::model::instance::Instance;
 use crate::model::options::WorkerMode;
 use crate::model::settings::Settings;

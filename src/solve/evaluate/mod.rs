@@ -18,7 +18,7 @@ use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::plan::bare::BarePlan;
 use crate::problem::plan::split::Split;
-use crate::problem::plan::{Plan, PlanStage, Statistics, Status, StoppedBy, Transfers};
+use crate::problem::plan::{Plan, PlanStage, Status, Transfers};
 use crate::solve::methods;
 use crate::solve::posed::bound_of_tokens;
 
@@ -128,29 +128,11 @@ impl Evaluation {
 /// A plan of these stages of which nothing else is known.
 fn unknown(instance: &Instance, settings: &Settings, stages: Vec<PlanStage>) -> Plan {
     Plan {
-        schema: crate::problem::plan::SCHEMA.into(),
-        instance: instance.name.clone(),
-        method: methods::OTHER.into(),
         status: Status::Feasible,
-        stopped_by: StoppedBy::Completed,
-        objective_ms: None,
-        bound_ms: None,
-        gap: None,
         bound_source: BoundSource::None,
-        tokens: None,
-        tokens_bound: None,
-        problem: settings.to_options(instance),
-        cluster: instance.given_cluster.clone(),
-        run: None,
-        throughput: None,
         stages,
-        split: None,
         reasons: Vec::new(),
-        remedies: Vec::new(),
-        least_memory: None,
-        order: None,
-        overruns: Vec::new(),
-        statistics: Statistics::default(),
+        ..Plan::infeasible(instance, settings, methods::OTHER)
     }
 }
 

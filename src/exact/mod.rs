@@ -37,7 +37,7 @@ mod bits;
 pub mod boundary_chain;
 pub mod bounds;
 mod busy_times;
-pub mod closure;
+mod closure;
 mod components;
 mod cut_states;
 mod halves;
@@ -65,7 +65,7 @@ mod tuning;
 mod uniform;
 mod unordered_items;
 mod virtual_stages;
-pub mod windows;
+mod windows;
 
 pub(crate) use self::method::METHODS;
 pub use self::method::{Entry, Method};

@@ -195,16 +195,10 @@ tuning! {
     /// than a hundredth of it.
     steps_of_absorbing: usize = 20_000_000,
 
-    // windows/
-
-    /// The two limits of a boundary are weighed in so many parts: finer weights rule out a little more, and take more minimum cuts to find.
-    /// Not measured.
-    boundary_weights: i128 = 64,
-    /// Items, order pairs and consumers looked at before the rest of the windows stay as they are: tenths of a second's work.
-    most_boundary_steps: usize = 10_000_000,
-
     // bounds/
 
+    /// Items and consumers looked at in cuts around single items: tenths of a second's work.
+    most_cut_steps: usize = 10_000_000,
     /// Dual feasible functions that count parts, up to so many parts of a stage: an item smaller than one part counts for nothing, and few
     /// stages hold as many items of a kind. Not measured.
     parts_of_dual_feasible: u64 = 100,

@@ -48,8 +48,6 @@ switches! {
     symmetry,
     /// Prefix variables outside an item's stage window are fixed.
     windows,
-    /// Windows take account of what must cross the boundaries between stages.
-    boundaries,
     /// Dual feasible functions: bounds on how items fit stages.
     dual_feasible,
     /// The anchored stage bound.

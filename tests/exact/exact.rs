@@ -6,14 +6,10 @@ use rayon::prelude::*;
 use stagecut::check;
 use stagecut::control::Control;
 use stagecut::cost;
-use stagecut::exact::closure::Closure;
 use stagecut::exact::presolve;
-use stagecut::exact::windows::boundaries::{self, Limits, ProbeBudget};
 use stagecut::exact::{self, bounds};
 use stagecut::formulations::partition::item_labels;
-use stagecut::formulations::staging::Windows;
 use stagecut::formulations::three_block;
-use stagecut::heuristics::{self, Effort};
 use stagecut::methods;
 use stagecut::plan::{Plan, Status};
 use stagecut::solver::{self, Stop};
@@ -23,9 +19,11 @@ use stagecut::switches::Switches;
 /// Seeds of the random problems: every communication mode, both objectives, with and without memory limits.
 const SEEDS: std::ops::Range<u64> = 0..1500;
 
-/// Each method finds what brute force finds, with a proof, and agrees on what has no plan at all.
-fn agrees_with_brute_force(method: &str) {
-    let method = methods::find(method).expect("a registered method");
+/// Each exact method finds what brute force finds, with a proof, and agrees on what has no plan at all.
+#[test]
+fn exact_methods_agree_with_brute_force() {
+    let methods = ["exact", "milp", "textbook", "ideals"]
+        .map(|name| (name, methods::find(name).expect("a registered method")));
     let solved: usize = SEEDS
         .into_par_iter()
         .map(|seed| {
@@ -33,53 +31,24 @@ fn agrees_with_brute_force(method: &str) {
                 return 0;
             };
             let truth = brute_force::solve(&problem).expect("few items");
-            let plan = method
-                .run(&instance, &problem, &Control::default())
-                .expect("HiGHS works");
-            assert_eq!(
-                plan.objective_ms,
-                truth.as_ref().map(|(_, ns)| problem.settings.ms(*ns)),
-                "seed {seed}"
-            );
-            let proved = if truth.is_some() {
-                Status::Optimal
-            } else {
-                Status::Infeasible
+            let truth_ms = truth.as_ref().map(|(_, ns)| problem.settings.ms(*ns));
+            let proved = match truth {
+                Some(_) => Status::Optimal,
+                None => Status::Infeasible,
             };
-            assert_eq!(
-                plan.status, proved,
-                "seed {seed}: {plan:?} {:?}",
-                problem.settings
-            );
-            assert_eq!(
-                check::check(&instance, &problem.settings, &plan),
-                [],
-                "seed {seed}"
-            );
+            for (name, method) in methods {
+                let plan = method
+                    .run(&instance, &problem, &Control::default())
+                    .expect("HiGHS works");
+                let told = || format!("seed {seed}, {name}: {plan:?} {:?}", problem.settings);
+                assert_eq!((plan.status, plan.objective_ms), (proved, truth_ms), "{}", told());
+                let violations = check::check(&instance, &problem.settings, &plan);
+                assert_eq!(violations, [], "{}", told());
+            }
             1
         })
         .sum();
     assert!(solved > 1000, "only {solved} valid problems");
-}
-
-#[test]
-fn exact_agrees_with_brute_force() {
-    agrees_with_brute_force("exact");
-}
-
-#[test]
-fn milp_agrees_with_brute_force() {
-    agrees_with_brute_force("milp");
-}
-
-#[test]
-fn textbook_agrees_with_brute_force() {
-    agrees_with_brute_force("textbook");
-}
-
-#[test]
-fn ideals_agrees_with_brute_force() {
-    agrees_with_brute_force("ideals");
 }
 
 /// No part of the engine changes an optimum: each switched off alone, then all. Only without the program may a proof be
@@ -275,63 +244,6 @@ fn interchangeable_items_keep_to_an_order_at_no_cost() {
         ordered > 300,
         "only {ordered} problems with interchangeable items"
     );
-}
-
-/// Boundaries rule out no plan within their limits, be it the best or one of a heuristic, and do rule out something.
-#[test]
-fn boundaries_rule_out_no_plan() {
-    let narrowed: usize = SEEDS
-        .into_par_iter()
-        .filter_map(|seed| Some((seed, random_problem(seed)?)))
-        .map(|(seed, (_, problem))| {
-            let Some((best, _)) = brute_force::solve(&problem).expect("few items") else {
-                return 0;
-            };
-            let bottleneck_ns = |plan: &Vec<usize>| {
-                let stages = cost::stage_costs(&problem, plan);
-                stages
-                    .iter()
-                    .map(|stage| stage.bottleneck_ns())
-                    .max()
-                    .unwrap_or(0)
-            };
-            let known = heuristics::METHODS.iter().filter(|h| h.effort == Effort::Quick);
-            let known = known
-                .filter_map(|h| h.plan(&problem, seed, &|| false))
-                .map(|plan| plan.assignment);
-            let mut narrowed = 0;
-            for plan in known.chain([best]) {
-                let objective_ns = cost::assignment_ns(&problem, &plan);
-                let limit_ns = bounds::bottleneck_from_objective(&problem, objective_ns);
-                let limits = Limits {
-                    bottleneck_ns: limit_ns.expect("a plan costs so much"),
-                    // No bound is above what the plan itself needs.
-                    least_bottleneck_ns: bottleneck_ns(&plan),
-                    objective_ns,
-                };
-                let mut windows = Windows::all(&problem);
-                let open = windows.open();
-                let closure = Closure::new(&problem);
-                assert!(
-                    boundaries::narrow(
-                        &problem,
-                        &closure,
-                        limits,
-                        &mut windows,
-                        ProbeBudget::usual(&|| false)
-                    ),
-                    "seed {seed}"
-                );
-                for (item, stage) in plan.iter().enumerate() {
-                    let window = windows.earliest[item]..=windows.latest[item];
-                    assert!(window.contains(stage), "seed {seed}: item {item} in {stage}");
-                }
-                narrowed += usize::from(windows.open() < open);
-            }
-            narrowed
-        })
-        .sum();
-    assert!(narrowed > 500, "only {narrowed} were narrowed");
 }
 
 /// The second exact method confirms what the first one proves, on problems too large for brute force.

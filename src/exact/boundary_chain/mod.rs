@@ -5,16 +5,17 @@ mod boundary;
 mod branch;
 mod relax;
 mod share;
+mod span;
 mod walk;
 
 use std::cell::Cell;
 
 use self::share::Share;
+use self::span::Span;
 use self::walk::Walk;
 use crate::exact::bits;
 use crate::exact::closure::Closure;
 use crate::exact::windows;
-use crate::exact::windows::boundary::Span;
 use crate::model::options::Communication;
 use crate::problem::{Assignment, Problem};
 use crate::search::limits::Answer;

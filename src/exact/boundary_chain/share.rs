@@ -1,7 +1,7 @@
 //! How a transfer is shared out to the boundaries that it may cross.
 
+use super::span::Span;
 use crate::exact::boundary_chain::boundary::Totals;
-use crate::exact::windows::boundary::Span;
 use crate::formulations::staging::Windows;
 
 /// A transfer, the boundaries that it may cross, and what is counted for it where it may cross two in a row.

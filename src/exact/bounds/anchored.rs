@@ -35,7 +35,7 @@ pub(crate) fn by_cuts(problem: &Problem, control: &Control) -> u64 {
         .iter()
         .map(|transfer| transfer.items().count())
         .sum();
-    let most_cuts = TUNING.most_boundary_steps / (problem.items.len() + ends);
+    let most_cuts = TUNING.most_cut_steps / (problem.items.len() + ends);
     let choice = choice_of_items(problem);
     let enough = -2 * i128::from(bounds::all_in_one_ns(problem));
     let mut best_ns = 0;

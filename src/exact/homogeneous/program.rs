@@ -9,7 +9,6 @@ use crate::exact::homogeneous::stage_bounds;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::program_runs::{Excluded, ProgramRuns, solve_once, take_bound};
 use crate::exact::windows;
-use crate::exact::windows::boundaries::{self, Limits, ProbeBudget};
 use crate::formulations;
 use crate::formulations::partition::{Interest, Partition};
 use crate::formulations::solver::{self, SolverError, Stop};
@@ -133,22 +132,6 @@ fn windows_within(search: &HomogeneousSearch, limit_ns: u64) -> Option<Windows> 
         return Some(Windows::all(problem));
     }
     let closure = Closure::new(problem);
-    let mut windows = windows::within(problem, &closure, limit_ns);
-    if windows.some_is_empty() || !search.control().switches.boundaries {
-        return (!windows.some_is_empty()).then_some(windows);
-    }
-    let limits = Limits {
-        bottleneck_ns: limit_ns,
-        least_bottleneck_ns: search.lower_bottleneck_ns,
-        objective_ns: search.incumbent.target_ns(),
-    };
-    let must_stop = || search.control().must_stop().is_some();
-    boundaries::narrow(
-        problem,
-        &closure,
-        limits,
-        &mut windows,
-        ProbeBudget::usual(&must_stop),
-    )
-    .then_some(windows)
+    let windows = windows::within(problem, &closure, limit_ns);
+    (!windows.some_is_empty()).then_some(windows)
 }

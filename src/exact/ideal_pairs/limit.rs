@@ -9,9 +9,7 @@ use crate::exact::components::ideal::Ideal;
 use crate::exact::cut_states::search::{Corridor, CutStateQuery};
 use crate::exact::cut_states::states::CutStates;
 use crate::exact::ideal_pairs::model::PairModel;
-use crate::exact::tuning::TUNING;
 use crate::exact::windows;
-use crate::exact::windows::boundaries::{self, Limits, ProbeBudget};
 use crate::formulations::staging::Windows;
 
 /// Items that an ideal before a boundary cannot hold, and those that it must, as bits.
@@ -41,7 +39,7 @@ impl StageLimit {
     ) -> Option<Self> {
         let problem = model.problem;
         let must_stop = || model.control.must_stop().is_some();
-        let mut windows = windows::within(problem, closure, limit_ns);
+        let windows = windows::within(problem, closure, limit_ns);
         if windows.some_is_empty() {
             return None;
         }
@@ -56,21 +54,6 @@ impl StageLimit {
                 boundaries: problem.stages() - 1,
             };
             cut_states = Some(CutStates::find(&query, looser, &must_stop)?);
-        } else if model.control.switches.boundaries {
-            let limits = Limits {
-                bottleneck_ns: limit_ns,
-                least_bottleneck_ns: 0,
-                objective_ns: limit_ns,
-            };
-            // As much work on windows as there are pairs to look at without them.
-            let [first, second] = [0, 1].map(|p: usize| model.components[p].len());
-            let budget = ProbeBudget {
-                most_steps: first.saturating_mul(second).min(TUNING.most_boundary_steps),
-                must_stop: &must_stop,
-            };
-            if !boundaries::narrow(problem, closure, limits, &mut windows, budget) {
-                return None;
-            }
         }
         let [first, second] = &model.components;
         Some(Self {

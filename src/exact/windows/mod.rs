@@ -1,10 +1,7 @@
 //! Stage windows: which stages an item can lie in, if no stage may be busier than a limit.
 #![doc = include_str!("../../../formulations/windows.md")]
 
-pub mod boundaries;
-pub(crate) mod boundary;
 pub(crate) mod demands;
-mod limits;
 pub(crate) mod min_cut;
 
 use crate::exact::bits;

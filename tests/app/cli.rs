@@ -4,7 +4,7 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
-use crate::common::command::{Folder, NET, snapshots, solved};
+use crate::common::command::{Folder, NET, json, snapshots, solved};
 use serde_json::Value;
 
 const COMMANDS: &[&str] = &[
@@ -30,10 +30,6 @@ const COMMANDS: &[&str] = &[
     "completions",
     "man",
 ];
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
 
 /// Options under which [`NET`] has no plan: with Adam, `fc` needs 1230 bytes, so that it fits alone; the other two
 /// together need 1260 on the first of two stages.

@@ -4,17 +4,13 @@
 use std::collections::BTreeSet;
 use std::process::Command;
 
-use crate::common::command::{Folder, snapshots, solved};
+use crate::common::command::{Folder, json, snapshots, solved};
 use crate::common::{problem_of, random_spec};
 use serde_json::Value;
 use stagecut::control::Control;
 use stagecut::export::{TARGETS, find};
 use stagecut::methods;
 use stagecut::options::Communication;
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
 
 /// Solves `file` into `plan.json`.
 fn solve(folder: &Folder, file: &str, options: &[&str]) {

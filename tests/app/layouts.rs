@@ -3,7 +3,7 @@
 
 use std::path::{Path, PathBuf};
 
-use crate::common::command::{Folder, Run};
+use crate::common::command::{Folder, Run, json};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use regex::{Captures, Regex};
@@ -380,10 +380,6 @@ fn unlike_blocks() -> Folder {
 
 fn run(folder: &Folder, command: &str) -> String {
     folder.succeed(&command.split_whitespace().collect::<Vec<_>>())
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 /// The layout that an export has.

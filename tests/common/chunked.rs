@@ -3,9 +3,23 @@
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::options::{Cuts, Objective, Placement, Schedule};
+use stagecut::schedule::{Chunk, Chunks, Placement as ChunkPlacement};
 use stagecut::spec::InstanceSpec;
 
 use super::draw::{Scope, draw};
+
+/// Chunks of one kind whose passes take so long, on so many devices with so many each.
+pub fn even_chunks(devices: usize, each: usize, placement: ChunkPlacement, [f, b, w]: [u64; 3]) -> Chunks {
+    let chunk = Chunk {
+        forward_ns: f,
+        input_ns: b,
+        weight_ns: w,
+        stash: 1,
+        kept: 1,
+        ..Chunk::default()
+    };
+    Chunks::even(devices, each, placement, chunk)
+}
 
 /// A problem with any options that go with virtual stages: transfers of either kind, memory, both placements, every schedule, skip tensors,
 /// ties, explicit backward graphs, inference.

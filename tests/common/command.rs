@@ -88,6 +88,12 @@ impl Folder {
     }
 }
 
+/// What the program wrote as JSON.
+#[track_caller]
+pub fn json(text: &str) -> serde_json::Value {
+    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+}
+
 /// Exit code 2, nothing on stdout, and these parts of the message, whatever its line breaks.
 #[track_caller]
 pub fn refused(run: &Run, parts: &[&str]) {
@@ -132,17 +138,14 @@ link = { bandwidth_bytes_per_s = 1e9 }
 
 /// A plan of three layers in two stages in a folder.
 pub fn solved() -> Folder {
-    let folder = Folder::with("net.toml", NET);
-    folder.succeed(&[
-        "solve",
-        "net.toml",
-        "--stages",
-        "2",
-        "--format",
-        "json",
-        "--output",
-        "plan.json",
-    ]);
+    solved_with(NET, &[])
+}
+
+/// The same of any network, with further options.
+pub fn solved_with(net: &str, more: &[&str]) -> Folder {
+    let folder = Folder::with("net.toml", net);
+    let solve = "solve net.toml --stages 2 --format json --output plan.json";
+    folder.succeed(&[&solve.split(' ').collect::<Vec<_>>()[..], more].concat());
     folder
 }
 

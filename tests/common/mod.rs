@@ -18,6 +18,8 @@ pub mod slots;
 pub mod study;
 pub mod together;
 
+use std::ops::Range;
+
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::instance::Instance;
@@ -33,6 +35,22 @@ use draw::{Scope, draw};
 /// Bandwidth at which a million bytes take a millisecond.
 const BANDWIDTH_BYTES_PER_S: f64 = 1e9;
 const BYTES_PER_MS: f64 = 1e6;
+
+/// Seeds of the problems that a test draws: so many, or as many as `RANDOM_CASES` says, from 0 or from `RANDOM_FROM` on.
+pub fn seeds(count: u64) -> Range<u64> {
+    let said = |name: &str| {
+        let text = std::env::var(name).ok();
+        text.map(|text| text.parse::<u64>().expect("a whole number"))
+    };
+    let from = said("RANDOM_FROM").unwrap_or(0);
+    from..from + said("RANDOM_CASES").unwrap_or(count)
+}
+
+/// How many problems a test draws where some draws are none, likewise.
+pub fn draws(count: u64) -> u64 {
+    let seeds = seeds(count);
+    seeds.end - seeds.start
+}
 
 /// A small problem with anything in it, or `None` where the draw is an input fault, such as more non-empty stages than
 /// items.

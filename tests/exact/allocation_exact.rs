@@ -1,7 +1,7 @@
 //! The exact engine for workers that differ, against brute force.
 
 use crate::common::mixed::{larger_mixed, mixed_spec, random_mixed};
-use crate::common::{plan_ns, problem_of, rounding_ns, whole_ns};
+use crate::common::{plan_ns, problem_of, rounding_ns, seeds, whole_ns};
 use crate::oracles::allocations;
 use rayon::prelude::*;
 use stagecut::check::check;
@@ -54,7 +54,7 @@ fn is_global(problem: &Problem) -> bool {
 fn exact_methods_agree_with_brute_force() {
     let milp = methods::find("milp").expect("a method");
     let mut compared = 0;
-    for seed in 0..5_000 {
+    for seed in seeds(1_500) {
         let Some((instance, problem)) = random_mixed(seed) else {
             continue;
         };
@@ -66,7 +66,7 @@ fn exact_methods_agree_with_brute_force() {
         };
         compared += usize::from(agree(seed, &instance, &problem, methods));
     }
-    assert!(compared > 1_500, "{compared}");
+    assert!(compared > 450, "{compared}");
 }
 
 /// Half of an odd time lies midway between two whole ns, where bounds and plans must be rounded alike: nothing stays open by a ns.
@@ -93,15 +93,20 @@ fn global_shares_are_proved_to_the_last_ns() {
         Some(())
     };
     // Seeds 693, 3602, 4252, 6621 and 7104 stayed open by one ns.
-    let proved = (0..7_200_u64).into_par_iter().filter_map(solved).count();
-    assert!(proved > 2_500, "{proved}");
+    let proved = seeds(1_500)
+        .chain([3_602, 4_252, 6_621, 7_104])
+        .collect::<Vec<_>>()
+        .into_par_iter()
+        .filter_map(solved)
+        .count();
+    assert!(proved > 500, "{proved}");
 }
 
 /// The combination of all: separate cuts on mixed devices, in groups, on shares.
 #[test]
 fn separate_cuts_agree_with_brute_force() {
     let mut compared = 0;
-    for seed in 0..3_000 {
+    for seed in seeds(1_000) {
         let mut spec = mixed_spec(seed);
         spec.pipeline.cuts = Some(Cuts::Separate);
         spec.pipeline.mode = Some(Mode::Training);
@@ -114,7 +119,7 @@ fn separate_cuts_agree_with_brute_force() {
             compared += usize::from(agree(seed, &instance, &problem, &["exact", "ideals"]));
         }
     }
-    assert!(compared > 200, "{compared}");
+    assert!(compared > 65, "{compared}");
 }
 
 /// The search from coarse to fine, by itself, and the dynamic program over all labels agree on problems too large for brute force.
@@ -126,7 +131,7 @@ fn coarse_to_fine_agrees_with_all_labels() {
         switches,
         ..Control::default()
     };
-    let compared: usize = (0..400_u64)
+    let compared: usize = seeds(150)
         .into_par_iter()
         .filter_map(|seed| Some((seed, larger_mixed(seed)?)))
         .filter(|(_, (_, problem))| !is_global(problem) && is_monotone(problem))
@@ -154,7 +159,7 @@ fn coarse_to_fine_agrees_with_all_labels() {
             1
         })
         .sum();
-    assert!(compared > 100, "{compared}");
+    assert!(compared > 35, "{compared}");
 }
 
 /// Whether a stage never takes less time with more items in it, so that cells say at least what stages cost.

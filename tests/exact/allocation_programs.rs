@@ -1,7 +1,7 @@
 //! Programs of workers that differ, against brute force.
 
 use crate::common::mixed::{mixed_spec, random_mixed};
-use crate::common::problem_of;
+use crate::common::{draws, problem_of, seeds};
 use crate::oracles::allocations;
 use stagecut::control::Control;
 use stagecut::exact::heterogeneous::program::{self, Form, Kind};
@@ -54,7 +54,7 @@ fn brute_force_finds_plans() {
 #[test]
 fn programs_agree_with_brute_force() {
     let (mut by_devices, mut by_groups, mut refused, mut proved, mut open) = (0, 0, 0, 0, 0);
-    for seed in 0..600 {
+    for seed in seeds(300) {
         let Some((instance, problem)) = random_mixed(seed) else {
             continue;
         };
@@ -111,10 +111,12 @@ fn programs_agree_with_brute_force() {
     let counts = format!(
         "{by_groups} by groups, {by_devices} by devices, {refused} refused, {proved} proved, {open} open"
     );
+    let draws = draws(300) as u32;
     assert!(
-        by_groups > 60 && by_devices > 350 && refused < 120 && proved > 200 && open * 20 < proved,
+        by_groups * 10 > draws && by_devices * 2 > draws && refused * 5 < draws,
         "{counts}"
     );
+    assert!(proved * 3 > draws && open * 20 < proved, "{counts}");
 }
 
 /// With one type of resource the best share for all stages has a closed form: with A and B the least forward and backward
@@ -181,7 +183,7 @@ fn a_given_partition_gets_its_best_devices() {
 #[test]
 fn any_share_is_the_limit_of_parts() {
     let mut compared = 0;
-    for seed in 0..120 {
+    for seed in seeds(40) {
         let objective_ns = |parts: Option<usize>| {
             let mut spec = mixed_spec(seed);
             let kinds = &mut spec.cluster.as_mut()?.device_kinds;
@@ -210,5 +212,5 @@ fn any_share_is_the_limit_of_parts() {
         );
         compared += 1;
     }
-    assert!(compared > 15, "{compared}");
+    assert!(compared > 4, "{compared}");
 }

@@ -2,7 +2,7 @@
 
 use std::cell::Cell;
 
-use crate::common::{problem_of, random_problem, separate_problem};
+use crate::common::{problem_of, random_problem, seeds, separate_problem};
 use crate::oracles::brute_force;
 use rayon::prelude::*;
 use stagecut::cost;
@@ -54,7 +54,7 @@ fn problem(seed: u64) -> Option<Problem> {
 /// No limit is refuted that some plan keeps, whatever the effort; many just below the optimum are. Plans are in order.
 #[test]
 fn refuted_limits_have_no_plan() {
-    let seen = (0..6_000_u64)
+    let seen = seeds(2_000)
         .into_par_iter()
         .filter_map(|seed| Some((seed, problem(seed)?)))
         .filter_map(|(seed, problem)| {
@@ -80,7 +80,7 @@ fn refuted_limits_have_no_plan() {
         })
         .reduce(|| [0, 0], |a, b| [a[0] + b[0], a[1] + b[1]]);
     let [compared, tight] = seen;
-    assert!(compared > 1_500 && tight > compared / 3, "{seen:?}");
+    assert!(compared > 300 && tight > compared / 3, "{seen:?}");
 }
 
 /// The chain of the page: six layers of 4 ms whose tensors take 1 ms, in three stages.

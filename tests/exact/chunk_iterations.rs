@@ -1,7 +1,7 @@
 //! Iterations of devices of several chunks: what is proved against brute force over all plans, each run event by event.
 
 use crate::common::chunked::virtual_spec;
-use crate::common::{ns, plan_ns, problem_of};
+use crate::common::{draws, ns, plan_ns, problem_of, seeds};
 use crate::oracles::chunk_iterations::least_ns;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -19,12 +19,6 @@ use stagecut::switches::Switches;
 
 /// The most assignments that brute force looks at.
 const MOST_ASSIGNMENTS: f64 = 5e3;
-
-/// How many random problems are drawn; `STAGECUT_CHUNK_ITERATIONS` says another number.
-fn problems() -> u64 {
-    let asked = std::env::var("STAGECUT_CHUNK_ITERATIONS").ok();
-    asked.map_or(500, |count| count.parse().expect("a number of problems"))
-}
 
 /// A problem that asks for an iteration, if it is valid and small enough: any schedule, communication and mode, tight memory now and then.
 fn problem(seed: u64) -> Option<(Instance, Problem)> {
@@ -85,7 +79,7 @@ fn simulated_ns(plan: &Plan, problem: &Problem) -> u64 {
 
 #[test]
 fn the_proved_iteration_is_the_least_that_any_plan_takes() {
-    let counted = (0..problems()).into_par_iter().map(|seed| {
+    let counted = seeds(500).into_par_iter().map(|seed| {
         let Some((instance, problem)) = problem(seed) else {
             return [0; 4];
         };
@@ -124,7 +118,7 @@ fn the_proved_iteration_is_the_least_that_any_plan_takes() {
     println!(
         "{cases} problems: {infeasible} without a plan, {shorter} faster than the plan of the least period, {inferring} of inference"
     );
-    assert!(4 * cases > problems(), "only {cases} of {} are small", problems());
+    assert!(4 * cases > draws(500), "only {cases} of {} are small", draws(500));
     assert!(
         20 * shorter > cases && infeasible > 0 && inferring > 0,
         "too few of some kind"
@@ -134,7 +128,7 @@ fn the_proved_iteration_is_the_least_that_any_plan_takes() {
 /// Where plans are not looked at one by one, bounds hold and plans are plans.
 #[test]
 fn no_bound_is_above_the_least_iteration() {
-    let met = (0..problems()).into_par_iter().map(|seed| {
+    let met = seeds(500).into_par_iter().map(|seed| {
         let Some((instance, problem)) = problem(seed ^ 0x1_0000) else {
             return [0; 2];
         };

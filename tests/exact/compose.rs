@@ -2,6 +2,7 @@
 //! (`snapshots/plans/pairs.snap`). A pair that is asked is answered, and no feature is left out in silence: a plan records it. Larger sets are
 //! drawn, and held against the best of all plans.
 
+use crate::common::seeds;
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 
@@ -371,11 +372,9 @@ fn sets_with_experts_are_the_best_of_all_plans() {
 
 /// Holds sets of drawn features and these against the best of all plans.
 fn compare_sets(always: &[&Value]) {
-    let number = |name: &str, or: u64| std::env::var(name).map_or(or, |text| text.parse().unwrap());
-    let from = number("COMPOSE_FROM", 0);
     let features = features();
     let mut seen = Seen::default();
-    for seed in from..from + number("COMPOSE_CASES", 1_000) {
+    for seed in seeds(1_000) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let count = always.len() + rng.random_range(3..=7);
         let drawn_set = features.sample(&mut rng, count - always.len());

@@ -1,9 +1,10 @@
 //! Constraints of one's own: the best plan among those that keep them, beside whatever else is asked, like brute force; and what is
 //! refused.
 
+use crate::common::seeds;
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::regions::{plans, seeds, spec};
+use crate::regions::{plans, spec};
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;

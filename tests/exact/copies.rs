@@ -1,5 +1,6 @@
 //! Tables that layers share: by hand, and against brute force with whatever modes know.
 
+use crate::common::{draws, seeds};
 use stagecut::check;
 use stagecut::control::Control;
 use stagecut::exact;
@@ -14,7 +15,7 @@ use stagecut::spec::{
 };
 
 /// What `exact` makes of an instance; the plan passes the checker.
-fn solved(spec: &InstanceSpec, options: &PipelineOptions) -> Plan {
+pub(crate) fn solved(spec: &InstanceSpec, options: &PipelineOptions) -> Plan {
     let instance = Instance::from_spec(spec).unwrap();
     let settings = Settings::resolve(&instance, options).unwrap();
     let problem = Problem::new(&instance, settings).unwrap();
@@ -179,10 +180,9 @@ pub(crate) struct Seen {
 /// Random problems of all that modes know, with a table that two layers share.
 #[test]
 fn modes_with_a_shared_table_are_those_of_brute_force() {
-    let seeds: u64 = std::env::var("COPIES_PROBLEMS").map_or(1_500, |text| text.parse().unwrap());
     for objective in [Objective::Period, Objective::Iteration] {
         let mut seen = Seen::default();
-        for seed in 0..seeds {
+        for seed in seeds(1_500) {
             let mut spec = crate::common::modal::random_modal(seed);
             crate::common::modal::share_table(&mut spec, seed);
             if seed.is_multiple_of(3) {
@@ -192,7 +192,7 @@ fn modes_with_a_shared_table_are_those_of_brute_force() {
         }
         println!("{objective}: {seen:?}");
         assert!(
-            seen.compared * 3 > seeds as usize && seen.parted * 10 > seen.compared,
+            seen.compared * 3 > draws(1_500) as usize && seen.parted * 10 > seen.compared,
             "{seen:?}"
         );
         assert!(seen.open * most_open(objective) < seen.compared, "{seen:?}");

@@ -1,6 +1,8 @@
 //! The exact methods against brute force and the oracle over ideals, on thousands of small random problems.
 
-use crate::common::{any_problem, larger_problem, ns, problem_of, random_problem, random_spec, rounding_ns};
+use crate::common::{
+    any_problem, larger_problem, ns, problem_of, random_problem, random_spec, rounding_ns, seeds,
+};
 use crate::oracles::brute_force;
 use rayon::prelude::*;
 use stagecut::check;
@@ -131,7 +133,7 @@ fn bounds_are_never_above_the_optimum() {
 /// optimum is no larger.
 #[test]
 fn three_blocks_hold_every_best_plan() {
-    let checked: usize = SEEDS
+    let checked: usize = seeds(500)
         .into_par_iter()
         .filter_map(|seed| Some((seed, random_problem(seed)?)))
         .map(|(seed, (instance, problem))| {
@@ -161,7 +163,7 @@ fn three_blocks_hold_every_best_plan() {
             1
         })
         .sum();
-    assert!(checked > 500, "only {checked} problems with a plan");
+    assert!(checked > 100, "only {checked} problems with a plan");
 }
 
 /// Switches do reduce: otherwise the test above would prove nothing.

@@ -1,19 +1,15 @@
 //! Experts that replicas share out: by hand, and against brute force with whatever modes know.
 
-use stagecut::check;
-use stagecut::control::Control;
-use stagecut::exact;
+use crate::common::{draws, seeds};
 use stagecut::instance::Instance;
-use stagecut::methods::Method;
 use stagecut::options::{Degrees, MemoryLimit, Objective, Optimizer, PipelineOptions, StatePrecision};
 use stagecut::plan::{Plan, Status};
-use stagecut::problem::Problem;
 use stagecut::settings::Settings;
 use stagecut::spec::{
     ClusterSpec, DeviceKindSpec, ExpertsSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec,
 };
 
-use crate::copies::{Seen, hold, most_open};
+use crate::copies::{Seen, hold, most_open, solved};
 
 /// One layer of 4 + 8 ms with four experts of 400 MB together beside 100 MB, whose tokens are 30 MB there and back twice, on four devices with
 /// links of 10 GB/s.
@@ -62,17 +58,6 @@ fn asked(memory_bytes: u64) -> PipelineOptions {
         memory_limit: Some(MemoryLimit::Bytes(memory_bytes)),
         ..PipelineOptions::default()
     }
-}
-
-fn solved(spec: &InstanceSpec, options: &PipelineOptions) -> Plan {
-    let instance = Instance::from_spec(spec).unwrap();
-    let settings = Settings::resolve(&instance, options).unwrap();
-    let problem = Problem::new(&instance, settings).unwrap();
-    let exact = Method::Exact(exact::Method::Exact);
-    let plan = exact.run(&instance, &problem, &Control::default()).unwrap();
-    let violations = check::check(&instance, &problem.settings, &plan);
-    assert!(violations.is_empty(), "{violations:?}\n{plan:#?}");
-    plan
 }
 
 fn degree_and_ms(plan: &Plan) -> (usize, f64) {
@@ -154,10 +139,9 @@ fn what_cannot_be_is_refused_by_name() {
 /// Random problems of all that modes know, with experts and now and then a table that two layers share.
 #[test]
 fn modes_with_experts_are_those_of_brute_force() {
-    let seeds: u64 = std::env::var("EXPERTS_PROBLEMS").map_or(1_500, |text| text.parse().unwrap());
     for objective in [Objective::Period, Objective::Iteration] {
         let mut seen = Seen::default();
-        for seed in 0..seeds {
+        for seed in seeds(1_500) {
             let mut spec = crate::common::modal::random_modal(seed);
             crate::common::modal::add_experts(&mut spec, seed);
             if seed.is_multiple_of(4) {
@@ -170,7 +154,7 @@ fn modes_with_experts_are_those_of_brute_force() {
         }
         println!("{objective}: {seen:?}");
         assert!(
-            seen.compared * 3 > seeds as usize && seen.expert * 20 > seen.compared,
+            seen.compared * 3 > draws(1_500) as usize && seen.expert * 20 > seen.compared,
             "{seen:?}"
         );
         assert!(seen.open * most_open(objective) < seen.compared, "{seen:?}");

@@ -1,5 +1,6 @@
 //! Frozen layers: what they take and hold, against brute force that works it out from what the file says.
 
+use crate::common::seeds;
 use std::collections::BTreeMap;
 
 use rand::{RngExt, SeedableRng};
@@ -194,7 +195,7 @@ fn solve(spec: &InstanceSpec) -> Option<Plan> {
 #[test]
 fn plans_of_frozen_layers_are_those_of_brute_force() {
     let [mut found, mut none, mut apart] = [0, 0, 0];
-    for seed in crate::regions::seeds(400) {
+    for seed in seeds(400) {
         let spec = spec(seed);
         let written = Written::new(&spec);
         let limit = spec.pipeline.memory_limit.and_then(MemoryLimit::bytes);

@@ -1,6 +1,8 @@
 //! The dynamic program over pairs of ideals, against brute force and the mixed-integer program.
 
-use crate::common::{larger_problem, larger_separate_problem, problem_of, random_problem, separate_problem};
+use crate::common::{
+    larger_problem, larger_separate_problem, problem_of, random_problem, seeds, separate_problem,
+};
 use crate::oracles::brute_force;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -17,8 +19,6 @@ use stagecut::options::{Communication, Mode, PipelineOptions};
 use stagecut::problem::{Assignment, Problem};
 use stagecut::spec::{InstanceSpec, LayerSpec, NetworkSpec, TensorSpec};
 use stagecut::switches::Switches;
-
-const SEEDS: std::ops::Range<u64> = 0..6_000;
 
 /// What a comparison saw, to tell that it saw enough.
 #[derive(Clone, Copy, Debug, Default)]
@@ -43,7 +43,7 @@ impl Seen {
 /// A pass finds a plan at the optimum and none below it.
 #[test]
 fn passes_agree_with_brute_force() {
-    let seen = SEEDS
+    let seen = seeds(2_000)
         .into_par_iter()
         .filter_map(|seed| {
             let (instance, problem) = match seed.is_multiple_of(3) {
@@ -56,7 +56,7 @@ fn passes_agree_with_brute_force() {
         .map(|(seed, explicit, problem)| compare(seed, explicit, &problem))
         .reduce(Seen::default, Seen::plus);
     assert!(
-        seen.compared > 2_000 && seen.infeasible > 5 && seen.bound_by_memory > 50 && seen.explicit > 100,
+        seen.compared > 500 && seen.infeasible > 0 && seen.bound_by_memory > 5 && seen.explicit > 10,
         "{seen:?}"
     );
 }

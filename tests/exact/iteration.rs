@@ -1,7 +1,7 @@
 //! Iterations as simulated: what is proved against brute force over all plans by simulation, and memory against what simulations hold.
 
 use crate::common::draw::{Scope, draw};
-use crate::common::{problem_of, random_spec};
+use crate::common::{draws, problem_of, random_spec};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::bound_source::BoundSource;
@@ -16,12 +16,6 @@ use stagecut::problem::{Assignment, Problem};
 use stagecut::simulate::{Request, Simulation, simulate};
 use stagecut::spec::InstanceSpec;
 use stagecut::{Options, settings::Settings};
-
-/// How many random pipelines are drawn; `STAGECUT_PIPELINES` says another number.
-fn pipelines() -> u64 {
-    let asked = std::env::var("STAGECUT_PIPELINES").ok();
-    asked.map_or(400, |count| count.parse().expect("a number of pipelines"))
-}
 
 /// A small network that asks for an iteration; every third is a chain.
 fn spec(seed: u64) -> InstanceSpec {
@@ -137,7 +131,7 @@ fn bytes_in(instance: &Instance, settings: &Settings, simulation: &Simulation, p
 fn the_proved_iteration_is_the_least_that_any_plan_takes() {
     let (mut cases, mut shorter, mut infeasible, mut short_of_memory) = (0, 0, 0, 0);
     let mut seed = 0;
-    while cases < pipelines() {
+    while cases < draws(400) {
         seed += 1;
         let Some((instance, problem)) = problem_of(&spec(seed)) else {
             continue;
@@ -191,7 +185,7 @@ fn the_proved_iteration_is_the_least_that_any_plan_takes() {
 fn no_plan_overruns_its_memory_when_it_is_simulated() {
     let (mut cases, mut beyond, mut short_of_memory) = (0, 0, 0);
     let mut seed = 0;
-    while cases < pipelines() {
+    while cases < draws(400) {
         seed += 1;
         let mut spec = match seed % 2 {
             0 => spec(seed),

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use crate::common::command::{Folder, snapshots, solved};
+use crate::common::command::{Folder, json, snapshots, solved};
 use crate::common::draw::{Scope, draw};
-use crate::common::problem_of;
 use crate::common::together::{chunks_of, question, spec};
+use crate::common::{draws, problem_of};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
@@ -18,12 +18,6 @@ use stagecut::options::{Communication, Cuts};
 use stagecut::plan::Status;
 use stagecut::problem::{Assignment, Problem};
 use stagecut::schedule::{Placement, run};
-
-/// How many random problems are solved; `STAGECUT_JOINT` says another number.
-fn problems() -> u64 {
-    let asked = std::env::var("STAGECUT_JOINT").ok();
-    asked.map_or(300, |count| count.parse().expect("a number of problems"))
-}
 
 /// All cuts into so many stages, none of them empty.
 fn cuts(problem: &Problem, stages: usize) -> Vec<Assignment> {
@@ -122,7 +116,7 @@ fn small_problems_are_as_short_as_any_cut_and_order() {
             Status::Optimal | Status::Infeasible
         ));
         compared += 1;
-        if compared == problems() {
+        if compared == draws(300) {
             break;
         }
     }
@@ -179,10 +173,6 @@ fn broken_off_searches_keep_their_bounds() {
 /// How many layers networks have of which all cuts and orders are tried.
 fn layers(seed: u64) -> [usize; 2] {
     [[2, 4], [3, 5], [2, 5]][seed as usize % 3]
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 #[test]

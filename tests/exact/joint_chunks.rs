@@ -1,7 +1,7 @@
 //! Cut and order together where devices hold several chunks: against all cuts and orders of small problems, and what becomes of the plan.
 
 use crate::common::command::Folder;
-use crate::common::problem_of;
+use crate::common::{draws, problem_of, seeds};
 use crate::oracles::cut_and_order::Asked;
 use rand::{Rng, RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -16,18 +16,6 @@ use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
 use stagecut::schedule::{Moves, Placement, chunks_of_plan, run};
 use stagecut::spec::InstanceSpec;
-
-/// How many random problems are solved; `STAGECUT_JOINT_CHUNKS` says another number.
-fn problems() -> u64 {
-    let asked = std::env::var("STAGECUT_JOINT_CHUNKS").ok();
-    asked.map_or(200, |count| count.parse().expect("a number of problems"))
-}
-
-/// The first of them; `STAGECUT_JOINT_FIRST` says another one.
-fn first() -> u64 {
-    let asked = std::env::var("STAGECUT_JOINT_FIRST").ok();
-    asked.map_or(0, |seed| seed.parse().expect("a seed"))
-}
 
 /// Devices, chunks of each, and micro-batches whose orders are few enough to be tried.
 const SHAPES: [[usize; 3]; 7] = [
@@ -189,7 +177,7 @@ fn runs(asked: &Asked, problem: &Problem, found: &Found) -> Option<u64> {
 #[test]
 fn small_problems_are_as_short_as_any_cut_and_order() {
     // With one micro-batch the first device may take all there is, which a bound on devices in a V once took for no cut.
-    let seeds: Vec<u64> = (first()..first() + problems()).chain([16_427]).collect();
+    let seeds: Vec<u64> = seeds(200).chain([16_427]).collect();
     let open: u64 = seeds
         .into_par_iter()
         .map(|seed| {
@@ -213,7 +201,7 @@ fn small_problems_are_as_short_as_any_cut_and_order() {
             u64::from(!is_proved)
         })
         .sum();
-    assert_eq!(open, 0, "of {} not proved", problems());
+    assert_eq!(open, 0, "of {} not proved", draws(200));
 }
 
 fn json_of(text: &str) -> Value {

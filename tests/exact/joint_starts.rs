@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::path::Path;
 use std::time::Duration;
 
-use crate::common::problem_of;
 use crate::common::together::{chunks_of, question, spec};
+use crate::common::{draws, problem_of};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::control::Control;
@@ -19,12 +19,6 @@ use stagecut::schedule::rules::{RULES, Shape};
 use stagecut::schedule::{Chunks, Placement, run};
 use stagecut::settings::Settings;
 use stagecut::{Options, Plan};
-
-/// How many random problems are asked; `STAGECUT_STARTS` says another number.
-fn problems() -> usize {
-    let asked = std::env::var("STAGECUT_STARTS").ok();
-    asked.map_or(300, |count| count.parse().expect("a number of problems"))
-}
 
 /// Plans that somebody could run a rule on: by name, the method and the options that are asked.
 fn asked(problem: &Problem, question: &Question) -> Vec<(&'static str, &'static str, PipelineOptions)> {
@@ -166,7 +160,7 @@ fn random_problems_are_no_worse_than_any_rule() {
             &format!("seed {seed}"),
         );
         asked += 1;
-        if asked == problems() {
+        if asked == draws(300) as usize {
             break;
         }
     }

@@ -1,5 +1,6 @@
 //! Iterations of devices that hold several chunks in modes, against brute force: every plan run operation by operation.
 
+use crate::common::{draws, seeds};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use stagecut::check;
@@ -33,10 +34,8 @@ struct Seen {
 /// Small problems of all that modes know, in numbers of chunks that are given and that are to be chosen.
 #[test]
 fn iterations_are_those_of_brute_force() {
-    let number = |name: &str, or: u64| std::env::var(name).map_or(or, |text| text.parse().unwrap());
-    let first = number("MODAL_CHUNKS_FIRST", 0);
     let mut seen = Seen::default();
-    for seed in first..first + number("MODAL_CHUNKS", DRAWS) {
+    for seed in seeds(DRAWS) {
         let mut spec = crate::common::modal::random_modal(seed);
         if seed % 8 == 1 {
             crate::common::modal::shard(&mut spec, seed);
@@ -56,7 +55,7 @@ fn iterations_are_those_of_brute_force() {
         chunked,
         again,
     } = seen;
-    let draws = number("MODAL_CHUNKS", DRAWS) as usize;
+    let draws = draws(DRAWS) as usize;
     assert!(
         5 * compared > 3 * draws && 20 * without_plan > compared,
         "{seen:?}"

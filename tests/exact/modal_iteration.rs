@@ -1,5 +1,6 @@
 //! Iterations of stages in modes, and stages that are alike, against brute force: every plan run by written lists.
 
+use crate::common::seeds;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::check;
@@ -24,10 +25,8 @@ struct Seen {
 /// Small problems of all that modes know, with any stages and with stages that are alike.
 #[test]
 fn iterations_are_those_of_brute_force() {
-    let number = |name: &str, or: u64| std::env::var(name).map_or(or, |text| text.parse().unwrap());
-    let first = number("MODAL_ITERATIONS_FIRST", 0);
     let mut seen = Seen::default();
-    for seed in first..first + number("MODAL_ITERATIONS", 1_500) {
+    for seed in seeds(1_500) {
         let mut spec = match seed % 5 {
             0 => crate::common::modal::random_modal_slow_inside(seed),
             _ => crate::common::modal::random_modal(seed),
@@ -75,11 +74,9 @@ fn iterations_are_those_of_brute_force() {
 /// what has links of one level, or is a chain, is proved.
 #[test]
 fn unlike_devices_in_modes_are_those_of_brute_force() {
-    let number = |name: &str, or: u64| std::env::var(name).map_or(or, |text| text.parse().unwrap());
-    let first = number("UNLIKE_MODES_FIRST", 0);
     let mut seen = Seen::default();
     let mut mixed = 0;
-    for seed in first..first + number("UNLIKE_MODES", 600) {
+    for seed in seeds(600) {
         let mut spec = match seed % 5 {
             0 => crate::common::modal::random_modal_slow_inside(seed),
             _ => crate::common::modal::random_modal(seed),

@@ -1,6 +1,7 @@
 //! The mixed-integer program of modes: against the dynamic program and brute force, and as files.
 
 use crate::common::modal::random_modal_links;
+use crate::common::{draws, seeds};
 use stagecut::check;
 use stagecut::control::Control;
 use stagecut::exact;
@@ -33,9 +34,8 @@ fn solved(method: exact::Method, instance: &Instance, problem: &Problem) -> Plan
 
 #[test]
 fn the_program_proves_what_the_dynamic_program_and_brute_force_find() {
-    let seeds: u64 = std::env::var("MODES_PROBLEMS").map_or(200, |text| text.parse().unwrap());
     let (mut compared, mut two_levels, mut infeasible, mut open) = (0, 0, 0, 0);
-    for seed in 0..seeds {
+    for seed in seeds(200) {
         let Some((instance, problem)) = problem_of(&random_modal_links(seed)) else {
             continue;
         };
@@ -64,7 +64,7 @@ fn the_program_proves_what_the_dynamic_program_and_brute_force_find() {
         infeasible += usize::from(plan.status == Status::Infeasible);
     }
     println!("{compared} compared, {two_levels} with nodes, {infeasible} infeasible; {open} open by ideals");
-    assert!(compared * 2 > seeds as usize && two_levels * 4 > compared && infeasible > 0);
+    assert!(compared * 2 > draws(200) as usize && two_levels * 4 > compared && infeasible > 0);
 }
 
 /// A row of blocks of 3 ms that keep 5 bytes, or of 4 ms that keep 1, on so many devices.

@@ -1,5 +1,6 @@
 //! Modes of layers and stages: by hand, against brute force, against published answers.
 
+use crate::common::{draws, seeds};
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -52,9 +53,8 @@ fn recomputed(plan: &Plan) -> Vec<usize> {
 
 #[test]
 fn random_problems_are_those_of_brute_force() {
-    let seeds: u64 = std::env::var("MODES_PROBLEMS").map_or(6_000, |text| text.parse().unwrap());
     let (mut compared, mut two_levels, mut explicit, mut beaten) = (0, 0, 0, 0);
-    for seed in 0..seeds {
+    for seed in seeds(6_000) {
         let spec = crate::common::modal::random_modal(seed);
         let instance = Instance::from_spec(&spec).unwrap();
         // Options may contradict the instance, such as more stages than devices.
@@ -109,7 +109,7 @@ fn random_problems_are_those_of_brute_force() {
         "{compared} compared, {two_levels} of them with nodes, {explicit} with a backward graph, {beaten} better than by Piper's rule"
     );
     assert!(
-        beaten > 0 && compared * 2 > seeds as usize && explicit * 8 > compared,
+        beaten > 0 && compared * 2 > draws(6_000) as usize && explicit * 8 > compared,
         "{compared} compared, {explicit} with a backward graph"
     );
 }
@@ -118,9 +118,8 @@ fn random_problems_are_those_of_brute_force() {
 /// leaving its node.
 #[test]
 fn slower_links_inside_nodes_are_proved() {
-    let seeds: u64 = std::env::var("MODES_PROBLEMS").map_or(1_500, |text| text.parse().unwrap());
     let (mut compared, mut open) = (0, 0);
-    for seed in 0..seeds {
+    for seed in seeds(1_500) {
         let spec = crate::common::modal::random_modal_slow_inside(seed);
         let instance = Instance::from_spec(&spec).unwrap();
         let Ok(settings) = Settings::resolve(&instance, &PipelineOptions::default()) else {
@@ -167,7 +166,7 @@ fn slower_links_inside_nodes_are_proved() {
     }
     println!("{compared} compared, {open} open by ideals alone");
     assert!(
-        compared * 3 > seeds as usize && open * 100 < compared,
+        compared * 3 > draws(1_500) as usize && open * 100 < compared,
         "{compared} compared, {open} open"
     );
 }

@@ -1,5 +1,6 @@
 //! What frameworks can run: plans that are made for one are never refused by its exporter, and are the best among all that it takes.
 
+use crate::common::seeds;
 use std::collections::BTreeMap;
 
 use crate::common::draw::{Scope, draw};
@@ -385,13 +386,6 @@ fn hold(spec: &InstanceSpec, region: Region, seen: &mut Seen) -> Option<Plan> {
         (found, _) => panic!("found {found:?}: {}", context()),
     }
     Some(plan)
-}
-
-/// Seeds that are looked at: so many, or those from `RANDOM_FROM` on.
-pub(crate) fn seeds(count: u64) -> std::ops::Range<u64> {
-    let of = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-    let from = of("RANDOM_FROM").unwrap_or(0);
-    from..from + of("RANDOM_CASES").unwrap_or(count)
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Latencies, and iterations on workers that differ, against brute force over all plans, each run task by task.
 
 use crate::common::draw::{Scope, draw};
-use crate::common::{ns, problem_of};
+use crate::common::{draws, ns, problem_of, seeds};
 use crate::oracles::runs::{self, Costed, Run};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -17,18 +17,6 @@ use stagecut::problem::{Assignment, Problem};
 use stagecut::simulate::{Request, simulate};
 use stagecut::spec::InstanceSpec;
 use stagecut::{Options, Watch};
-
-/// How many random problems are drawn for each objective; `STAGECUT_RUNS` says another number.
-fn problems() -> u64 {
-    let asked = std::env::var("STAGECUT_RUNS").ok();
-    asked.map_or(300, |count| count.parse().expect("a number of problems"))
-}
-
-/// From which seed on; `STAGECUT_RUNS_FROM` says another one.
-fn first_seed() -> u64 {
-    let asked = std::env::var("STAGECUT_RUNS_FROM").ok();
-    asked.map_or(0, |seed| seed.parse().expect("a seed"))
-}
 
 /// Most plans of a problem that brute force runs.
 const MOST_PLANS: usize = 3_000;
@@ -123,8 +111,8 @@ fn compare(objective: Objective) -> Counts {
         with_links: 0,
         several_stages: 0,
     };
-    let mut seed = first_seed();
-    while counts.cases < problems() {
+    let mut seed = seeds(300).start;
+    while counts.cases < draws(300) {
         seed += 1;
         let Some((instance, problem)) = problem_of(&spec(seed, objective)) else {
             continue;

@@ -2,7 +2,7 @@
 
 use crate::common::chunked::virtual_spec;
 use crate::common::draw::{Scope, draw};
-use crate::common::{link, plan_ns, problem_of};
+use crate::common::{is_chain, link, plan_ns, problem_of};
 use crate::oracles::virtual_stages as brute_force;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -42,49 +42,48 @@ fn solve(name: &str, instance: &Instance, problem: &Problem) -> Plan {
         .expect("HiGHS works")
 }
 
-/// A method finds what brute force finds, with a proof, and every plan passes the checker; how many there were.
-fn agrees_with_brute_force(name: &str, seeds: std::ops::Range<u64>) -> usize {
-    let solved = seeds.into_par_iter().map(|seed| {
-        let Some((instance, problem)) = virtual_problem(seed) else {
-            return 0;
-        };
-        let truth = brute_force::solve(&problem);
-        let plan = solve(name, &instance, &problem);
-        let truth_ms = truth.as_ref().map(|(_, ns)| problem.settings.ms(*ns));
-        assert_eq!(plan.objective_ms, truth_ms, "seed {seed}: {:?}", problem.settings);
-        let proved = match truth {
-            Some(_) => Status::Optimal,
-            None => Status::Infeasible,
-        };
-        assert_eq!(plan.status, proved, "seed {seed}: {plan:?}");
-        let violations = check::check(&instance, &problem.settings, &plan);
-        assert_eq!(violations, [], "seed {seed}: {plan:?}");
-        1
+/// A method finds what brute force finds, with a proof, and the plan passes the checker.
+fn agrees(name: &str, seed: u64, (instance, problem): &(Instance, Problem), truth_ns: Option<u64>) {
+    let plan = solve(name, instance, problem);
+    let truth_ms = truth_ns.map(|ns| problem.settings.ms(ns));
+    assert_eq!(
+        plan.objective_ms, truth_ms,
+        "{name}, seed {seed}: {:?}",
+        problem.settings
+    );
+    let proved = match truth_ns {
+        Some(_) => Status::Optimal,
+        None => Status::Infeasible,
+    };
+    assert_eq!(plan.status, proved, "{name}, seed {seed}: {plan:?}");
+    let violations = check::check(instance, &problem.settings, &plan);
+    assert_eq!(violations, [], "{name}, seed {seed}: {plan:?}");
+}
+
+/// How many of some problems there were, on each of which these methods find what brute force finds.
+fn agree_with_brute_force(
+    names: &[&str],
+    seeds: std::ops::Range<u64>,
+    problem_of: fn(u64) -> Option<(Instance, Problem)>,
+) -> usize {
+    let solved = seeds.into_par_iter().filter_map(|seed| {
+        let asked = problem_of(seed)?;
+        let truth_ns = brute_force::solve(&asked.1).map(|(_, ns)| ns);
+        names.iter().for_each(|name| agrees(name, seed, &asked, truth_ns));
+        Some(())
     });
-    solved.sum()
+    solved.count()
 }
 
 #[test]
-fn milp_agrees_with_brute_force() {
-    let solved = agrees_with_brute_force("milp", 0..2500);
+fn exact_methods_agree_with_brute_force() {
+    let solved = agree_with_brute_force(&["exact", "ideals", "milp"], 0..2500, virtual_problem);
     assert!(solved >= 2000, "only {solved} valid problems");
 }
 
 #[test]
 fn textbook_agrees_with_brute_force() {
-    assert!(agrees_with_brute_force("textbook", 2500..2900) > 200);
-}
-
-#[test]
-fn ideals_agree_with_brute_force() {
-    let solved = agrees_with_brute_force("ideals", 0..2500);
-    assert!(solved >= 2000, "only {solved} valid problems");
-}
-
-#[test]
-fn exact_agrees_with_brute_force() {
-    let solved = agrees_with_brute_force("exact", 0..2500);
-    assert!(solved >= 2000, "only {solved} valid problems");
+    assert!(agree_with_brute_force(&["textbook"], 2500..2900, virtual_problem) > 200);
 }
 
 /// Whatever part is left out, what is proved is true.
@@ -131,27 +130,8 @@ fn parts_can_be_left_out() {
 /// The search over chains, alone.
 #[test]
 fn chains_agree_with_brute_force() {
-    let solved = (0..6000).into_par_iter().map(|seed| {
-        let chain = virtual_problem(4 * seed).filter(|(_, problem)| crate::common::is_chain(problem));
-        let Some((instance, problem)) = chain else {
-            return 0;
-        };
-        let truth = brute_force::solve(&problem).map(|(_, ns)| problem.settings.ms(ns));
-        let plan = solve("ideals", &instance, &problem);
-        assert_eq!(plan.objective_ms, truth, "seed {seed}: {:?}", problem.settings);
-        let proved = match truth {
-            Some(_) => Status::Optimal,
-            None => Status::Infeasible,
-        };
-        assert_eq!(plan.status, proved, "seed {seed}");
-        assert_eq!(
-            check::check(&instance, &problem.settings, &plan),
-            [],
-            "seed {seed}"
-        );
-        1
-    });
-    let solved: usize = solved.sum();
+    let chain = |seed| virtual_problem(4 * seed).filter(|(_, problem)| is_chain(problem));
+    let solved = agree_with_brute_force(&["ideals"], 0..6000, chain);
     assert!(solved >= 2000, "only {solved} chains");
 }
 
@@ -181,27 +161,8 @@ fn repeated_spec(seed: u64) -> InstanceSpec {
 /// The search over chains whose items repeat.
 #[test]
 fn repeated_items_agree_with_brute_force() {
-    let solved = (0..6000).into_par_iter().map(|seed| {
-        let chain = problem_of(&repeated_spec(seed)).filter(|(_, problem)| crate::common::is_chain(problem));
-        let Some((instance, problem)) = chain else {
-            return 0;
-        };
-        let truth = brute_force::solve(&problem).map(|(_, ns)| problem.settings.ms(ns));
-        let plan = solve("ideals", &instance, &problem);
-        assert_eq!(plan.objective_ms, truth, "seed {seed}: {:?}", problem.settings);
-        let proved = match truth {
-            Some(_) => Status::Optimal,
-            None => Status::Infeasible,
-        };
-        assert_eq!(plan.status, proved, "seed {seed}");
-        assert_eq!(
-            check::check(&instance, &problem.settings, &plan),
-            [],
-            "seed {seed}"
-        );
-        1
-    });
-    let solved: usize = solved.sum();
+    let chain = |seed| problem_of(&repeated_spec(seed)).filter(|(_, problem)| is_chain(problem));
+    let solved = agree_with_brute_force(&["ideals"], 0..6000, chain);
     assert!(solved >= 2000, "only {solved} chains");
 }
 

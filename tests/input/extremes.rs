@@ -35,7 +35,6 @@ fn stretch(value: &mut Value, rng: &mut ChaCha8Rng) {
 
 #[test]
 fn numbers_of_any_size_end_in_a_plan_or_a_fault() {
-    let seeds: u64 = std::env::var("EXTREME_PROBLEMS").map_or(400, |text| text.parse().unwrap());
     let draws: [fn(u64) -> InstanceSpec; 5] = [
         crate::common::any_spec,
         crate::common::modal::random_modal,
@@ -44,7 +43,8 @@ fn numbers_of_any_size_end_in_a_plan_or_a_fault() {
         |seed| crate::common::separate_spec(seed, 4, false),
     ];
     let (mut plans, mut faults) = (0, 0);
-    for seed in 0..seeds {
+    let count = crate::common::draws(400) as usize;
+    for seed in crate::common::seeds(400) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let mut spec = serde_json::to_value(draws[seed as usize % draws.len()](seed)).expect("JSON");
         stretch(&mut spec, &mut rng);
@@ -70,7 +70,7 @@ fn numbers_of_any_size_end_in_a_plan_or_a_fault() {
     }
     println!("{plans} plans, {faults} faults");
     assert!(
-        plans > seeds as usize / 20 && faults > seeds as usize / 20,
+        plans > count / 20 && faults > count / 20,
         "{plans} plans, {faults} faults"
     );
 }

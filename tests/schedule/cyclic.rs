@@ -1,5 +1,6 @@
 //! Patterns: known peaks, all patterns of small pipelines, and room.
 
+use crate::common::chunked::even_chunks as even;
 use std::time::Duration;
 
 use rand::{Rng, RngExt, SeedableRng};
@@ -8,18 +9,6 @@ use stagecut::best_schedule::cyclic::{Found, least_peak, least_period, least_per
 use stagecut::control::Control;
 use stagecut::plan::Status;
 use stagecut::schedule::{Chunk, Chunks, Placement, run};
-
-fn even(p: usize, v: usize, placement: Placement, [f, b, w]: [u64; 3]) -> Chunks {
-    let chunk = Chunk {
-        forward_ns: f,
-        input_ns: b,
-        weight_ns: w,
-        stash: 1,
-        kept: 1,
-        ..Chunk::default()
-    };
-    Chunks::even(p, v, placement, chunk)
-}
 
 fn least(chunks: &Chunks) -> Found {
     let slot = slot_ns(chunks);

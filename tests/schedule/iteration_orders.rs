@@ -1,5 +1,6 @@
 //! The shortest iteration: against all orders, against every rule, and its bound.
 
+use crate::common::chunked::even_chunks;
 use std::time::Duration;
 
 use rand::{Rng, RngExt, SeedableRng};
@@ -129,17 +130,9 @@ fn larger_iterations_keep_their_bounds_and_beat_the_rules() {
 /// Known optima: the rules of papers on even chunks, which the bound proves.
 #[test]
 fn rules_that_are_optimal_are_proved_to_be() {
-    let even = |v: usize, placement: Placement, [f, b, w]: [u64; 3], room: u64| {
-        let chunk = Chunk {
-            forward_ns: f,
-            input_ns: b,
-            weight_ns: w,
-            stash: 1,
-            kept: 1,
-            ..Chunk::default()
-        };
-        let mut chunks = Chunks::even(4, v, placement, chunk);
-        chunks.may_split = w > 0;
+    let even = |v: usize, placement: Placement, times: [u64; 3], room: u64| {
+        let mut chunks = even_chunks(4, v, placement, times);
+        chunks.may_split = times[2] > 0;
         chunks.room = vec![Some(room); 4];
         chunks
     };

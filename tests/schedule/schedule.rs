@@ -1,6 +1,6 @@
 //! The command `schedule`: what it reports, what it writes, and what it refuses.
 
-use crate::common::command::{Folder, snapshots, solved};
+use crate::common::command::{Folder, json, snapshots, solved};
 use serde_json::Value;
 
 /// A V of four chunks on two devices.
@@ -17,10 +17,6 @@ const EVEN_V: [&str; 11] = [
     "--weight",
     "1",
 ];
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
-}
 
 #[test]
 fn an_iteration_is_held_against_the_rules() {

@@ -1,5 +1,6 @@
 //! Published schedules as rules: bubbles and peaks of their papers on even chunks, and orders that cannot be run.
 
+use crate::common::chunked::even_chunks as even;
 use stagecut::schedule::rules::{RULES, Rule, Shape, find};
 use stagecut::schedule::{Chunk, Chunks, Operation, Order, OrderFault, Phase, Placement, Ran, run};
 
@@ -7,18 +8,6 @@ use stagecut::schedule::{Chunk, Chunks, Operation, Order, OrderFault, Phase, Pla
 const TIMES: [[u64; 3]; 5] = [[1, 1, 1], [10, 10, 10], [10, 12, 8], [10, 14, 6], [3, 4, 2]];
 
 const DEVICES: [usize; 6] = [2, 3, 4, 5, 6, 8];
-
-fn even(p: usize, v: usize, placement: Placement, [f, b, w]: [u64; 3]) -> Chunks {
-    let chunk = Chunk {
-        forward_ns: f,
-        input_ns: b,
-        weight_ns: w,
-        stash: 1,
-        kept: 1,
-        ..Chunk::default()
-    };
-    Chunks::even(p, v, placement, chunk)
-}
 
 fn order(name: &str, chunks: &Chunks, m: usize) -> Order {
     let shape = Shape::from_chunks(chunks, m).expect("an even pipeline");

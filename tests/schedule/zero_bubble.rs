@@ -1,6 +1,6 @@
 //! Zero-bubble orders in the simulator: the formulas of their paper, the same times as orders of chunks have, and what is refused.
 
-use crate::common::command::{Folder, refused, snapshots};
+use crate::common::command::{Folder, json, refused, snapshots, solved_with};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use serde_json::Value;
@@ -313,23 +313,7 @@ link = { bandwidth_bytes_per_s = 1e9 }
 "#;
 
 fn solved(more: &[&str]) -> Folder {
-    let folder = Folder::with("net.toml", NET);
-    let solve = [
-        "solve",
-        "net.toml",
-        "--stages",
-        "2",
-        "--format",
-        "json",
-        "--output",
-        "plan.json",
-    ];
-    folder.succeed(&[&solve[..], more].concat());
-    folder
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
+    solved_with(NET, more)
 }
 
 #[test]

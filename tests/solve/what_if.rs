@@ -3,12 +3,11 @@
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 
-use crate::common::command::{Folder, NET, snapshots};
+use crate::common::command::{Folder, NET, json, snapshots};
 use crate::common::modal::random_modal_links;
 use crate::common::{any_spec, random_spec};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use serde_json::Value;
 use stagecut::control::Control;
 use stagecut::cost;
 use stagecut::instance::Instance;
@@ -494,10 +493,6 @@ fn unproved_values_carry_bounds() {
     )
     .expect("an answer");
     assert_eq!(answer.stopped_by, StoppedBy::Interrupt);
-}
-
-fn json(text: &str) -> Value {
-    serde_json::from_str(text).unwrap_or_else(|error| panic!("{error}: {text}"))
 }
 
 const BANDWIDTHS: &str = "0.1GB/s..10GB/s";

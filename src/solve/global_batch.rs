@@ -519,47 +519,29 @@ fn others(best: &OfSize) -> Vec<(Choice, &OfSize, PipelineOptions)> {
         (!others.is_empty()).then_some(Degrees::Only(others))
     };
     let mut all = Vec::new();
-    let mut push = |choice: Choice, change: Option<PipelineOptions>| {
-        all.extend(change.map(|change| (choice, best, change.or(asked))));
-    };
-    let none = PipelineOptions::default;
+    let mut push =
+        |choice: Choice, degrees: Option<Degrees>, of: fn(&mut PipelineOptions) -> &mut Option<Degrees>| {
+            let mut options = asked.clone();
+            if degrees.is_some() {
+                *of(&mut options) = degrees;
+                all.push((choice, best, options));
+            }
+        };
     if is_alike {
         let degrees = only(&asked.tensor, &mut tensor, mode.tensor);
-        push(
-            Choice::Tensor,
-            degrees.map(|tensor| PipelineOptions {
-                tensor: Some(tensor),
-                ..none()
-            }),
-        );
+        push(Choice::Tensor, degrees, |options| &mut options.tensor);
         let degrees = only(&asked.replicas, &mut replicas, mode.replicas);
-        push(
-            Choice::Replicas,
-            degrees.map(|replicas| PipelineOptions {
-                replicas: Some(replicas),
-                ..none()
-            }),
-        );
+        push(Choice::Replicas, degrees, |options| &mut options.replicas);
     }
     let mut experts = (1..=mode.replicas).filter(|&degree| mode.replicas.is_multiple_of(degree));
     let degrees = only(&asked.expert, &mut experts, mode.expert);
-    push(
-        Choice::Expert,
-        degrees.map(|expert| PipelineOptions {
-            expert: Some(expert),
-            ..none()
-        }),
-    );
+    push(Choice::Expert, degrees, |options| &mut options.expert);
     // One stage is the same in however many chunks.
     let is_row = plan.stages.len() > chunks;
     let degrees = only(&asked.virtual_stages, &mut numbers, chunks).filter(|_| is_row);
-    push(
-        Choice::VirtualStages,
-        degrees.map(|chunks| PipelineOptions {
-            virtual_stages: Some(chunks),
-            ..none()
-        }),
-    );
+    push(Choice::VirtualStages, degrees, |options| {
+        &mut options.virtual_stages
+    });
     all
 }
 

@@ -194,7 +194,7 @@ enum Plans<'a> {
     /// Several for each.
     Chunks {
         options: ChunkFamily<'a>,
-        runs: Option<ChunkRuns<'a>>,
+        runs: Option<Box<ChunkRuns<'a>>>,
         /// The best plan of these, which need not be the best of all.
         best: Option<Allocation>,
     },
@@ -292,7 +292,7 @@ impl<'a> Family<'a> {
                 own.offer_some(best.take());
                 own.lower_ns = self.bound_ns;
                 if runs.is_none() {
-                    *runs = options.laid().map(ChunkRuns::among_others);
+                    *runs = options.laid().map(ChunkRuns::among_others).map(Box::new);
                 }
                 let Some(runs) = runs else {
                     self.bound_ns = u64::MAX;

@@ -99,7 +99,7 @@ impl Sums {
             return u64::MAX;
         }
         let busy_ns = self.work_ns.div_ceil(devices).max(self.largest_ns) + beside_ns;
-        self.work_ns.max(settings.micro_batches.unwrap_or(1) * busy_ns)
+        self.work_ns.max(settings.run_micro_batches() * busy_ns)
     }
 }
 

@@ -273,10 +273,16 @@ fn at_once(problem: &Problem, control: &Control, outcome: Outcome) -> Outcome {
         true => (outcome.bound_source, outcome.bound_ns),
         false => (quickest.bound_source, quickest.bound_ns),
     };
+    let mut statistics = outcome.statistics;
+    if bound_ns < u64::MAX {
+        let listed_ms = statistics.bounds_ms.entry(bound_source).or_default();
+        *listed_ms = listed_ms.max(problem.settings.ms(bound_ns));
+    }
     Outcome {
         allocation: quickest.allocation,
         bound_source,
         bound_ns,
+        statistics,
         ..outcome
     }
 }

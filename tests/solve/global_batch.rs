@@ -142,7 +142,10 @@ fn others_are_what_they_take(folder: &Folder, found: &Value, limits: &[&str]) {
         } else {
             &["--optimizer-sharding", "zero1"]
         };
-        let own = [&own[..], sharing].concat();
+        let expert = degree("expert");
+        let shared_out = ["--expert", expert.as_str()];
+        let experts = if expert == "1" { &[][..] } else { &shared_out };
+        let own = [&own[..], sharing, experts].concat();
         let size = other["micro_batch"].as_u64().unwrap();
         let taken = by_hand(folder, size, &[&own[..], limits].concat());
         assert_eq!(taken, other["iteration_ms"].as_f64(), "{other}");

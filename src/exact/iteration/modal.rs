@@ -1,5 +1,6 @@
 //! Iterations of stages in modes: plans whose stages are alike first, kind by kind, then all others.
 
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use super::chunks::ChunkRuns;
@@ -109,7 +110,8 @@ pub(crate) fn bound(known: Incumbent, modes: &Modes) -> Outcome {
         false => free(incumbent.problem, modes).into_iter().collect(),
     };
     families.extend(chunks(incumbent.problem, &variants));
-    incumbent.raise(BoundSource::WorkPerStage, least_ns(&mut families));
+    let least_ns = least_ns(families, incumbent.control);
+    incumbent.raise(BoundSource::WorkPerStage, least_ns);
     raise_to_share(&mut incumbent, modes);
     incumbent.finish(StoppedBy::Completed)
 }
@@ -164,12 +166,18 @@ fn chunks<'a>(problem: &'a Problem, variants: &'a [Modes]) -> Vec<Family<'a>> {
     variants.iter().flat_map(of).map(Family::of_chunks).collect()
 }
 
-/// No plan of any family takes less, in ns: only those are laid out that this depends on.
-fn least_ns(families: &mut [Family]) -> u64 {
-    while let Some(least) = families.iter_mut().min_by_key(|family| family.bound_ns) {
-        if !least.lay() {
-            return least.bound_ns;
+/// No plan of any family takes less, in ns: only those are laid out that this depends on, as far as there is time.
+fn least_ns(mut families: Vec<Family>, control: &Control) -> u64 {
+    let bounds = families
+        .iter()
+        .enumerate()
+        .map(|(at, family)| (family.bound_ns, at));
+    let mut open: BTreeSet<(u64, usize)> = bounds.collect();
+    while let Some((bound_ns, at)) = open.pop_first() {
+        if control.must_stop().is_some() || !families[at].lay() {
+            return bound_ns;
         }
+        open.insert((families[at].bound_ns, at));
     }
     u64::MAX
 }

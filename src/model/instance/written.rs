@@ -55,7 +55,11 @@ impl Instance {
     }
 
     fn layer_spec(&self, layer: &Layer) -> LayerSpec {
-        let (own, by_kind) = self.times(layer.backward, &layer.times);
+        let (own, by_kind) = match layer.only_in_modes {
+            // Its modes say what it is.
+            true => (TimesSpec::default(), BTreeMap::new()),
+            false => self.times(layer.backward, &layer.times),
+        };
         LayerSpec {
             id: layer.id.clone(),
             operator: layer.operator.clone(),

@@ -59,6 +59,8 @@ pub struct Modes {
     pub knapsack: Knapsack,
     /// For each layer the rank of its block, where the network is a stack of blocks; else empty.
     blocks: Vec<Option<usize>>,
+    /// How many of these items hold.
+    blocks_held: usize,
     /// Whether replicas exchange gradients.
     synchronizes: bool,
     /// What they share out.
@@ -353,6 +355,7 @@ impl Modes {
             flight: Flight::new(settings),
             knapsack: Knapsack::Exact,
             blocks: network.block_ranks(),
+            blocks_held: Self::count_blocks(&network.block_ranks(), items),
             synchronizes: settings.synchronization == Synchronization::Ring
                 && settings.mode.trains()
                 && settings.communication.takes_time(),

@@ -47,8 +47,16 @@ impl Modes {
 
     /// Blocks that items hold; 0 where the network is no stack of these.
     pub(crate) fn blocks_held(&self) -> usize {
-        let blocks: BTreeSet<usize> = self.layers().filter_map(|layer| layer.block).collect();
-        blocks.len()
+        self.blocks_held
+    }
+
+    /// How many of the blocks of these ranks, layer by layer, hold a layer of some item.
+    pub(super) fn count_blocks(ranks: &[Option<usize>], items: &[Vec<usize>]) -> usize {
+        let ranks = items
+            .iter()
+            .flatten()
+            .filter_map(|&layer| ranks.get(layer).copied()?);
+        ranks.collect::<BTreeSet<usize>>().len()
     }
 
     /// Every block in its ways of a name, its layers in those that keep everything where they have none, as all layers outside of blocks;

@@ -22,8 +22,8 @@ class Problem(TypedDict, total=False):
     context: int
     """Tokens of each of them, in place of the tokens of all"""
     context_parallel: Union[int, str, Sequence[object]]
-    """Degrees of context parallelism that stages may have: so many devices share out the sequence of a micro-batch, as
-    numbers or `choose` [default: 1]"""
+    """Degrees of context parallelism that stages may have: so many devices share out the sequence of a micro-batch,
+    as numbers or `choose` [default: 1]"""
     cuts: Literal["tied", "separate"]
     """Whether a layer's forward and backward pass share a stage [default: tied]"""
     device_kinds: Sequence[str]
@@ -49,7 +49,8 @@ class Problem(TypedDict, total=False):
     optimizer: Literal["sgd", "momentum", "adam"]
     """Optimiser whose state is kept beside parameters and gradients [default: adam]"""
     optimizer_sharding: Literal["none", "zero1", "zero2", "zero3"]
-    """What the replicas of a stage share out: the state of the optimiser, gradients too, or weights too [default: none]"""
+    """What the replicas of a stage share out: the state of the optimiser, gradients too, or weights too [default:
+    none]"""
     placement: Literal["loop", "v"]
     """Which device holds which chunk, where devices hold several [default: loop]"""
     precision: Literal["uniform", "fp32", "bf16-mixed", "fp16-mixed"]

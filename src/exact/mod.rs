@@ -17,7 +17,7 @@
 //! | [`bounds`] | lower bounds that need no search |
 //! | `busy_times` | what stages and transfers keep busy |
 //! | [`boundary_chain`] | what the first stages can carry, boundary by boundary |
-//! | [`windows`] | the stages that an item may lie in |
+//! | `windows` | the stages that an item may lie in |
 //! | [`ideals`] | the dynamic program over ideals |
 //! | `joint_memory` | what stages taken from the end hold, where it depends on others that are not taken yet |
 //! | [`stage_diagram`] | the same over all stages as paths of a decision diagram, led by prices of items |
@@ -26,7 +26,7 @@
 //! | `iteration` | plans by what no run of theirs can beat, each simulated: iterations that no formula tells |
 //! | [`labelled_ideals`] | the same for iterations, which weigh sums and maxima together |
 //! | `components`, `cut_states`, [`ideal_pairs`] | the same over pairs of ideals, for problems in two components: these and their ideals, the pairs that can lie before each boundary, and the search |
-//! | [`closure`] | what lies before and behind what |
+//! | `closure` | what lies before and behind what |
 //! | `bits` | bit sets |
 //! | [`tie_breaking`] | which of several plans with the same objective is taken |
 //! | `uniform` | plans whose stages are alike, kind by kind |

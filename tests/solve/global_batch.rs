@@ -163,47 +163,72 @@ fn memory_by_parts() {
         &["--tensor", "2", "--replicas", "2"],
         &["--virtual-stages", "2", "--replicas", "1"],
     ] {
-        let folder = Folder::with("config.json", llama().to_string());
-        let run = planned(
-            &folder,
-            &[&["--for", "megatron", "--format", "json"], more].concat(),
-        );
-        let found = parsed(&run);
-        let memory = &found["memory"];
-        let parts = [
-            "weight",
-            "gradient",
-            "optimizer",
-            "resident",
-            "activation",
-            "workspace",
-        ];
-        let bytes = |name: &str| memory[format!("{name}_bytes")].as_u64().unwrap();
-        assert_eq!(
-            parts.map(bytes).iter().sum::<u64>(),
-            memory["bytes"].as_u64().unwrap(),
-            "{memory}"
-        );
+        let found = with_parts(&llama(), more);
         // Two bytes a weight, four a gradient, twelve of the optimizer, shared out among replicas.
-        assert_eq!(bytes("gradient"), 2 * bytes("weight"), "{memory}");
+        let bytes = |name: &str| found["memory"][format!("{name}_bytes")].as_u64().unwrap();
         let replicas = found["replicas"].as_u64().unwrap();
         let shared = (6 * bytes("weight")).div_ceil(replicas);
-        assert!(bytes("optimizer").abs_diff(shared) <= 2, "{memory}");
-        let stages = found["plan"]["stages"].as_array().unwrap();
-        let held = stages
-            .iter()
-            .filter(|stage| stage["devices"] == memory["devices"]);
-        let held: Vec<u64> = held
-            .map(|stage| stage["memory_bytes"].as_u64().unwrap())
-            .collect();
-        assert_eq!(held.iter().sum::<u64>(), memory["bytes"].as_u64().unwrap());
-        if let [_] = held[..] {
-            // Of one stage: as many times what a micro-batch leaves as are in flight.
-            let at = memory["stage"].as_u64().unwrap() as usize - 1;
-            let in_flight = stages[at]["in_flight"].as_u64().unwrap();
-            assert_eq!(bytes("activation") % in_flight, 0, "{memory}");
-        }
+        assert!(bytes("optimizer").abs_diff(shared) <= 2, "{found}");
     }
+    // Replicas that share out experts hold a part of their weights each; all of their states are shared out anyway.
+    let of_degree = |degree: &'static str| {
+        let degrees = [
+            "--tensor",
+            "1",
+            "--replicas",
+            "4",
+            "--virtual-stages",
+            "1",
+            "--expert",
+            degree,
+        ];
+        with_parts(&experts(), &degrees)["memory"].clone()
+    };
+    let [whole, shared] = ["1", "4"].map(of_degree);
+    let bytes = |memory: &Value, name: &str| memory[format!("{name}_bytes")].as_u64().unwrap();
+    let of_experts = 2 * 4 * 16 * 3 * 512 * 512;
+    assert_eq!(
+        bytes(&whole, "weight") - bytes(&shared, "weight"),
+        of_experts - of_experts / 4
+    );
+    assert_eq!(bytes(&whole, "optimizer"), bytes(&shared, "optimizer"));
+}
+
+/// What `plan` finds of a model, where the parts of the fullest devices add up to what its stages say they hold.
+fn with_parts(model: &Value, more: &[&str]) -> Value {
+    let folder = Folder::with("config.json", model.to_string());
+    let found = parsed(&planned(
+        &folder,
+        &[&["--for", "megatron", "--format", "json"], more].concat(),
+    ));
+    let memory = &found["memory"];
+    let parts = [
+        "weight",
+        "gradient",
+        "optimizer",
+        "resident",
+        "activation",
+        "workspace",
+    ];
+    let bytes = |name: &str| memory[format!("{name}_bytes")].as_u64().unwrap();
+    let all = memory["bytes"].as_u64().unwrap();
+    assert_eq!(parts.map(bytes).iter().sum::<u64>(), all, "{memory}");
+    assert_eq!(bytes("gradient"), 2 * bytes("weight"), "{memory}");
+    let stages = found["plan"]["stages"].as_array().unwrap();
+    let held = stages
+        .iter()
+        .filter(|stage| stage["devices"] == memory["devices"]);
+    let held: Vec<u64> = held
+        .map(|stage| stage["memory_bytes"].as_u64().unwrap())
+        .collect();
+    assert_eq!(held.iter().sum::<u64>(), all);
+    if let [_] = held[..] {
+        // Of one stage: as many times what a micro-batch leaves as are in flight.
+        let at = memory["stage"].as_u64().unwrap() as usize - 1;
+        let in_flight = stages[at]["in_flight"].as_u64().unwrap();
+        assert_eq!(bytes("activation") % in_flight, 0, "{memory}");
+    }
+    found
 }
 
 /// Plan and instance go on to the other commands, and the layout is one that Megatron takes.

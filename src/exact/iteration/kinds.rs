@@ -5,6 +5,7 @@ use super::options::{StageOption, StageOptions};
 use super::simple::simple_bound;
 use super::sums::KnownSums;
 use crate::exact::modal::plan_of;
+use crate::model::settings::Settings;
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modes::{BETWEEN, INSIDE, LayerWays, ModalTransfer, Modes, Passes, StageMode};
@@ -54,8 +55,11 @@ impl<'a> KindFamily<'a> {
         let sums = known.of(list.iter().map(|mode| mode.degree).collect())?;
         let bound_ns = match list.as_slice() {
             [mode] => {
-                let row = problem.settings.with_chunks(most, 1);
-                sums.of_stages_ns(&row.of_replica(mode.replicas))
+                let row = Settings {
+                    stages: most,
+                    ..problem.settings.with_chunks(most, 1).of_replica(mode.replicas)
+                };
+                sums.of_stages_ns(&row)
             }
             // Replicas work side by side: one micro-batch has to pass.
             _ => sums.way_ns(),

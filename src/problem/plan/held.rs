@@ -34,8 +34,8 @@ pub struct Held {
 }
 
 impl Plan {
-    /// What the fullest devices hold; `None` without a plan, where the plan names what the instance does not have, and where parts of layers are shared
-    /// out or counted once: experts among replicas, a table of two layers of one stage.
+    /// What the fullest devices hold; `None` without a plan, where the plan names what the instance does not have, and where what several layers
+    /// hold is counted once: a table of two layers of one stage.
     ///
     /// In time linear in layers, modes and devices.
     pub fn fullest(&self, instance: &Instance, settings: &Settings) -> Option<Held> {
@@ -86,9 +86,10 @@ impl Held {
             .filter_map(|name| network.layers[*position.get(*name)?].shared.as_ref());
         let tables: Vec<&String> = tables.collect();
         let is_twice = (1..tables.len()).any(|at| tables[..at].contains(&tables[at]));
-        if is_twice || stage.mode.as_ref().is_some_and(|mode| mode.expert > 1) {
+        if is_twice {
             return None;
         }
+        let expert = stage.mode.as_ref().map_or(1, |mode| mode.expert.max(1)) as u64;
         let states = settings.state_bytes;
         let context = stage.mode.as_ref().map_or(1, |mode| mode.context.max(1)) as u64;
         let replicas = context * stage.replicas() as u64;
@@ -98,6 +99,15 @@ impl Held {
             let mode = mode_of(layer, stage, again(name))?;
             let parameter_bytes = mode.parameter_bytes;
             let all = states.parts(parameter_bytes);
+            // Replicas that share out experts hold as many parts of them; frozen ones are held once as they are.
+            let expert_bytes = mode.experts.map_or(0, |experts| experts.parameter_bytes);
+            let (frozen_bytes, trained_bytes) = match layer.frozen {
+                true => (expert_bytes, 0),
+                false => (0, expert_bytes),
+            };
+            let elsewhere = states
+                .parts(trained_bytes)
+                .map(|bytes| bytes - bytes.div_ceil(expert));
             let parts = [
                 &mut self.weight_bytes,
                 &mut self.gradient_bytes,
@@ -106,12 +116,15 @@ impl Held {
             for (at, own) in parts.into_iter().enumerate() {
                 match settings.optimizer_sharding.shares_out()[at] {
                     true => shared_bytes[at] += all[at],
-                    false => *own += all[at],
+                    false => *own += all[at] - elsewhere[at],
                 }
             }
             self.resident_bytes += mode.resident_bytes + settings.room.bytes(mode.cache);
+            self.resident_bytes -= frozen_bytes - frozen_bytes.div_ceil(expert);
             let whole = if replicas > 1 {
-                settings.gathered_bytes(parameter_bytes)
+                let [all, experts] =
+                    [parameter_bytes, trained_bytes].map(|bytes| settings.gathered_bytes(bytes));
+                all - experts + experts.div_ceil(expert)
             } else {
                 0
             };

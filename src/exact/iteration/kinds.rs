@@ -59,7 +59,7 @@ impl<'a> KindFamily<'a> {
                     stages: most,
                     ..problem.settings.with_chunks(most, 1).of_replica(mode.replicas)
                 };
-                sums.of_stages_ns(&row)
+                sums.of_stages_ns(modes, mode, &row)
             }
             // Replicas work side by side: one micro-batch has to pass.
             _ => sums.way_ns(),

@@ -14,6 +14,7 @@ mod options;
 mod prefix;
 mod relaxation;
 mod rest;
+mod row;
 mod search;
 mod simple;
 mod sums;

@@ -2,17 +2,20 @@
 
 use std::collections::BTreeMap;
 
+use super::row::{self, Place, Set};
 use crate::model::recompute::{FULL, NONE};
 use crate::model::settings::Settings;
-use crate::problem::modes::{Knapsack, LayerWays, ModalItem, Modes, Way};
+use crate::problem::modes::{Knapsack, LayerWays, ModalItem, Modes, StageMode, Way};
 
 /// Times and bytes of all items, in the ways that take least.
-#[derive(Clone, Copy, Default)]
+#[derive(Clone, Default)]
 pub(super) struct Sums {
     work_ns: u64,
-    largest_ns: u64,
-    held_bytes: u64,
-    stash_bytes: u64,
+    /// What all hold once, for each micro-batch in flight, and to share out among replicas.
+    bytes: [u64; 3],
+    /// What a stage of all counts twice, of the first and the last of these.
+    surplus_bytes: [u64; 2],
+    sets: Vec<Set>,
     /// What stages compute again, where as many blocks of each do.
     pub again: Option<Again>,
 }
@@ -40,45 +43,61 @@ impl<'a> KnownSums<'a> {
     }
 
     /// Those of stages of any of these degrees; `None` where some item has no mode of them, or no block can compute again what it must.
-    pub(super) fn of(&mut self, degrees: Vec<usize>) -> Option<Sums> {
+    pub(super) fn of(&mut self, degrees: Vec<usize>) -> Option<&Sums> {
         let modes = self.modes;
         let of = |degrees: &Vec<usize>| Sums::of(modes, degrees);
-        *self.known.entry(degrees).or_insert_with_key(of)
+        self.known.entry(degrees).or_insert_with_key(of).as_ref()
     }
 }
 
 impl Sums {
     fn of(modes: &Modes, degrees: &[usize]) -> Option<Self> {
-        let mut sums = Self::default();
-        for of_degrees in modes.items.iter() {
-            let items = || degrees.iter().filter_map(|&degree| of_degrees[degree].as_ref());
-            let least = |of: fn(&Way) -> u64| items().map(|item| least(item, of)).min();
-            let work_ns = least(|way| way.passes().iter().sum())?;
-            sums.work_ns += work_ns;
-            sums.largest_ns = sums.largest_ns.max(work_ns);
-            sums.held_bytes += least(|way| way.held_bytes)?;
-            sums.stash_bytes += least(|way| way.stash_bytes)?;
-        }
-        sums.again = match modes.knapsack {
+        let again = match modes.knapsack {
             Knapsack::FirstBlocks(count) => Some(Again::of(modes, degrees, count)?),
             Knapsack::Exact | Knapsack::Greedy => None,
         };
-        Some(sums)
+        let of_item = |of_degrees: &Vec<Option<ModalItem>>| {
+            let items = || degrees.iter().filter_map(|&degree| of_degrees[degree].as_ref());
+            let least = |of: fn(&Way) -> u64| items().map(|item| least(item, of)).min();
+            let stash_bytes = match again {
+                Some(_) => items().map(kept_bytes).min()?,
+                None => least(|way| way.stash_bytes)?,
+            };
+            let shared_bytes = items().map(|item| item.shared_bytes).min()?;
+            let bytes = [least(|way| way.held_bytes)?, stash_bytes, shared_bytes];
+            Some((least(|way| way.passes().iter().sum())?, bytes))
+        };
+        let items: Vec<(u64, [u64; 3])> = modes.items.iter().map(of_item).collect::<Option<_>>()?;
+        let all: Vec<usize> = (0..items.len()).collect();
+        let surplus = degrees.iter().map(|&degree| modes.surplus_bytes(&all, degree));
+        Some(Self {
+            work_ns: items.iter().map(|(work_ns, _)| work_ns).sum(),
+            bytes: items
+                .iter()
+                .fold([0; 3], |sum, (_, own)| [0, 1, 2].map(|at| sum[at] + own[at])),
+            surplus_bytes: surplus.fold([0; 2], |most, own| [0, 1].map(|at| most[at].max(own[at]))),
+            sets: row::sets(items.into_iter()),
+            again,
+        })
     }
 
-    /// No plan in chunks of a row of devices takes less, where every device has all its chunks: some device has as much work as they have on
-    /// average, and one has the largest item. `u64::MAX` where they have no memory.
+    /// No plan in chunks of a row of devices takes less, where every device has all its chunks: see [`row`]. `u64::MAX` where they have no memory.
     ///
     /// * `settings`: what is asked of a replica.
-    pub(super) fn of_chunks_ns(&self, settings: &Settings) -> u64 {
-        let beside_ns = self.again.map_or(0, |again| again.backward_ns);
-        let rounds = settings.virtual_stages as u64;
-        self.least_ns(settings, rounds * beside_ns)
+    pub(super) fn of_chunks_ns(&self, modes: &Modes, mode: &StageMode, settings: &Settings) -> u64 {
+        // When the first micro-batch turns back, each of a device's chunks holds something of it.
+        let in_flight = vec![u64::from(settings.mode.trains()); settings.stages];
+        let rounds = settings.virtual_stages;
+        self.least_ns(settings, &self.rooms(modes, mode, (&in_flight, rounds)), rounds)
     }
 
     /// The same of at most so many stages of a replica.
-    pub(super) fn of_stages_ns(&self, settings: &Settings) -> u64 {
-        self.least_ns(settings, 0)
+    pub(super) fn of_stages_ns(&self, modes: &Modes, mode: &StageMode, settings: &Settings) -> u64 {
+        let behind = (0..settings.stages).rev().map(|stages| stages * mode.replicas);
+        let in_flight: Vec<u64> = behind
+            .map(|behind| modes.flight.of(mode.replicas, behind))
+            .collect();
+        self.least_ns(settings, &self.rooms(modes, mode, (&in_flight, 1)), 1)
     }
 
     /// What one micro-batch takes to pass, at least.
@@ -86,21 +105,90 @@ impl Sums {
         self.work_ns
     }
 
-    /// * `beside_ns`: what every device computes beside its items for a micro-batch.
-    fn least_ns(&self, settings: &Settings, beside_ns: u64) -> u64 {
-        // Every item holds something for a micro-batch in flight at some time.
-        let stash_bytes = match settings.mode.trains() {
-            true => self.stash_bytes,
-            false => 0,
+    /// What devices have memory for with so many micro-batches in flight in each of their chunks.
+    fn rooms(&self, modes: &Modes, mode: &StageMode, (in_flight, rounds): (&[u64], usize)) -> Rooms {
+        let copies = modes.copies_of_weights(mode) as u64;
+        let [held, shared] = self.surplus_bytes;
+        let all_bytes = modes
+            .memory_bytes(mode.degree)
+            .saturating_add(held + shared.div_ceil(copies));
+        let saved_bytes = self.again.map_or(0, |again| rounds as u64 * again.saved_bytes);
+        let room = |&in_flight: &u64| {
+            (
+                in_flight,
+                all_bytes.saturating_add(in_flight.saturating_mul(saved_bytes)),
+            )
         };
-        let devices = settings.stages as u64;
-        let most_bytes = settings.memory_limit.unwrap_or(u64::MAX);
-        if (self.held_bytes + stash_bytes) as f64 > most_bytes as f64 * devices as f64 {
+        Rooms {
+            copies,
+            of_devices: in_flight.iter().map(room).collect(),
+        }
+    }
+
+    /// * `rounds`: chunks of a device.
+    fn least_ns(&self, settings: &Settings, rooms: &Rooms, rounds: usize) -> u64 {
+        if rooms.are_exceeded_by(self.bytes) {
             return u64::MAX;
         }
-        let busy_ns = self.work_ns.div_ceil(devices).max(self.largest_ns) + beside_ns;
-        self.work_ns.max(settings.run_micro_batches() * busy_ns)
+        let again_ns = self.again.map_or(0, |again| again.backward_ns);
+        let place = Place {
+            lead_ns: 0,
+            beside_ns: rounds as u64 * again_ns,
+        };
+        let places = vec![place; settings.stages];
+        let micro_batches = settings.run_micro_batches();
+        let of_set = |set: &Set| row::least_ns(set, micro_batches, (&places, &rooms.most(set)), rounds == 1);
+        self.sets.iter().map(of_set).max().unwrap_or(0).max(self.work_ns)
     }
+}
+
+/// Memory of devices in a row.
+struct Rooms {
+    /// Replicas that share out what is shared out.
+    copies: u64,
+    /// Micro-batches in flight, and bytes.
+    of_devices: Vec<(u64, u64)>,
+}
+
+impl Rooms {
+    /// What items hold beside what is in flight.
+    fn held(&self, [held, _, shared]: [u64; 3]) -> u64 {
+        held + shared / self.copies
+    }
+
+    /// Whether items of so many bytes fit nowhere, however they are divided.
+    fn are_exceeded_by(&self, bytes: [u64; 3]) -> bool {
+        let least = self
+            .of_devices
+            .iter()
+            .map(|&(in_flight, _)| in_flight)
+            .min()
+            .unwrap_or(0);
+        let all = self
+            .of_devices
+            .iter()
+            .fold(0u64, |all, &(_, room)| all.saturating_add(room));
+        self.held(bytes).saturating_add(least.saturating_mul(bytes[1])) > all
+    }
+
+    /// How many items of a set each device has memory for.
+    fn most(&self, set: &Set) -> Vec<u64> {
+        let held_bytes = self.held(set.bytes);
+        let most = |&(in_flight, room): &(u64, u64)| {
+            let bytes = held_bytes.saturating_add(in_flight.saturating_mul(set.bytes[1]));
+            room.checked_div(bytes).unwrap_or(u64::MAX)
+        };
+        self.of_devices.iter().map(most).collect()
+    }
+}
+
+/// What an item leaves of a micro-batch in flight that computes nothing again.
+pub(super) fn kept_bytes(item: &ModalItem) -> u64 {
+    let kept = |layer: &LayerWays| {
+        let way = layer.ways.iter().find(|way| way.recompute == NONE);
+        way.map_or(0, |way| way.stash_bytes)
+    };
+    item.layers.iter().map(kept).sum()
 }
 
 impl Again {

@@ -194,7 +194,7 @@ fn sides(points: &[[f64; 2]], kinds: [usize; 2], side: f64) -> Vec<Line> {
 }
 
 /// What devices may hold, of what the row knows: bytes of items in chunks that are not empty.
-fn rooms(options: &dyn ChunkOptions) -> Vec<Room> {
+pub(super) fn rooms(options: &dyn ChunkOptions) -> Vec<Room> {
     let (row, of) = (options.row(), options.laid());
     let Some(limit) = row.settings.memory_limit.filter(|_| !row.memory_never_binds()) else {
         return Vec::new();
@@ -253,12 +253,12 @@ fn least(options: &dyn ChunkOptions, told: &Told, (order, is_row): (&[usize], bo
 }
 
 /// Whether no chunk is empty.
-fn is_full(options: &dyn ChunkOptions) -> bool {
+pub(super) fn is_full(options: &dyn ChunkOptions) -> bool {
     options.row().settings.all_stages || options.beside_ns().is_some()
 }
 
 /// What chunks of a chain pay for transfers at least, where these block and no chunk is empty.
-fn beside_ns(options: &dyn ChunkOptions, is_row: bool) -> Vec<ChunkTimes> {
+pub(super) fn beside_ns(options: &dyn ChunkOptions, is_row: bool) -> Vec<ChunkTimes> {
     let (problem, of) = (options.row(), options.laid());
     let backward_ns = options.beside_ns();
     let mut beside = vec![[0.0, backward_ns.unwrap_or(0) as f64, 0.0, 0.0]; of.chunks()];

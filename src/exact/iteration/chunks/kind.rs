@@ -3,9 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::super::kinds::{least_at, of_least, ring_levels, transfer_at};
-use super::super::sums::{Again, KnownSums, least};
+use super::super::sums::{Again, KnownSums, kept_bytes, least};
 use super::options::ChunkOptions;
-use crate::model::recompute::NONE;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modal_chunks::ModalChunks;
 use crate::problem::modes::{Chosen, LayerWays, Modes, StageMode, fastest_within, smallest_way};
@@ -50,7 +49,7 @@ impl<'a> ChunkFamily<'a> {
                 modes,
                 chunks,
                 again: sums.again,
-                bound_ns: sums.of_chunks_ns(settings),
+                bound_ns: sums.of_chunks_ns(modes, &chunks.mode, settings),
             })
         };
         problem.modal_chunks.iter().filter_map(family).collect()
@@ -77,15 +76,11 @@ impl<'a> ChunkFamily<'a> {
         let mut row = of_least(row, modes, &[mode])?.in_chunks(&self.chunks.settings, of);
         for (item, of_degrees) in row.items.iter_mut().zip(modes.items.iter()) {
             let own = of_degrees[degree].as_ref()?;
-            let kept = |layer: &LayerWays| {
-                let way = layer.ways.iter().find(|way| way.recompute == NONE);
-                way.map_or(0, |way| way.stash_bytes)
-            };
             item.base_bytes =
                 least(own, |way| way.held_bytes) + own.shared_bytes / modes.copies_of_weights(&mode) as u64;
             item.parameter_bytes = own.gradient_bytes;
             item.stash_bytes = match self.again {
-                Some(_) => own.layers.iter().map(kept).sum(),
+                Some(_) => kept_bytes(own),
                 None => least(own, |way| way.stash_bytes),
             };
         }

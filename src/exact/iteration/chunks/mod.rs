@@ -7,6 +7,7 @@ pub(super) mod kind;
 mod moves;
 mod options;
 mod paths;
+mod places;
 mod starts;
 
 use std::rc::Rc;
@@ -77,6 +78,8 @@ pub(in crate::exact) fn solve(
 /// What is done for chunks, one after the other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Turn {
+    /// What devices have time and memory for.
+    Places,
     /// Plans that people write down, and all where there are few.
     Start,
     /// Plans of heuristics for the period.
@@ -94,6 +97,7 @@ type Turns = &'static [(Turn, f64)];
 
 /// Where there are no other chunks: plans first.
 const ALONE: Turns = &[
+    (Turn::Places, 1.0),
     (Turn::Start, 1.0),
     (Turn::Heuristics, 1.0),
     (Turn::Move, SHARE_OF_MOVES),
@@ -106,6 +110,7 @@ const ALONE: Turns = &[
 
 /// Where there are others: bounds first, which most of them do not survive.
 const AMONG_OTHERS: Turns = &[
+    (Turn::Places, 1.0),
     (Turn::Start, 1.0),
     (Turn::Paths { is_whole: false }, 1.0),
     (Turn::Period, 1.0),
@@ -114,6 +119,9 @@ const AMONG_OTHERS: Turns = &[
     (Turn::Heuristics, 1.0),
     (Turn::Move, 1.0),
 ];
+
+/// How many of them are taken once: they take little time.
+const TURNS_ONCE: usize = 2;
 
 /// How far plans of some chunks have been looked for.
 pub(super) struct ChunkRuns<'a> {
@@ -187,6 +195,7 @@ impl<'a> ChunkRuns<'a> {
         let switches = &incumbent.control.switches;
         match turn {
             _ if incumbent.is_over() || incumbent.lower_ns > beat_ns => self.next = self.turns.len(),
+            Turn::Places => incumbent.raise(BoundSource::WorkOverDevices, places::least_ns(options)),
             Turn::Start => {
                 starts::offer_even(incumbent, options);
                 let is_few = switches.exhaustive && every::applies(options);
@@ -211,7 +220,7 @@ impl<'a> ChunkRuns<'a> {
     pub(super) fn begin_again(&mut self, is_closed: bool) -> bool {
         let is_left = self.is_done() && self.is_limited && !is_closed;
         if is_left {
-            (self.next, self.is_limited) = (1, false);
+            (self.next, self.is_limited) = (TURNS_ONCE, false);
             self.rounds += 1;
         }
         is_left

@@ -2,16 +2,18 @@
 //!
 //! Stages of a row take its devices in pipeline order, and rows may alternate. A stage knows the place of its devices in their nodes from the
 //! place where its row ends, which is chosen when the first stage of the row is taken off; the boundary ahead of it depends on what comes
-//! there, so that a label says which levels of it keep the limit. Between rows that share a node, and for tensors that may skip a stage, the
-//! cheaper level counts: then a plan may take longer than the limit, and what is proved stays a bound.
+//! there, so that a label says which levels of it keep the limit. A row that shares a node with another ends at a device, not only at a place
+//! of a node: so boundaries between both have a level. For tensors that may skip a stage, the cheaper level counts: then a plan may take
+//! longer than the limit, and what is proved stays a bound.
 
 use std::collections::HashMap;
+use std::ops::Range;
 
 use crate::exact::modal::items::Work;
 use crate::exact::modal::labels::{Behind, Counted};
 use crate::exact::modal::space::{Placement, Run, Space};
 use crate::exact::modal::stages::{Bar, Stage, Stages};
-use crate::problem::modes::{BETWEEN, Chosen, INSIDE};
+use crate::problem::modes::{BETWEEN, Chosen, INSIDE, Modes};
 use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
@@ -26,7 +28,7 @@ const UNKNOWN: u16 = u16::MAX;
 struct RowLabel {
     /// Devices of each row.
     taken: Box<[u16]>,
-    /// For each row, the place in its node of the first device that is taken.
+    /// For each row, the first device that is taken: its place in its node, or, where the row shares a node with another, its number.
     places: Box<[u16]>,
     /// Whether the first of these stages keeps the limit if the boundary ahead of it lies at a level.
     keeps: [bool; 2],
@@ -54,6 +56,8 @@ pub(super) struct RowPass<'s, 'a> {
     /// What each ideal takes at least.
     work: &'s Work,
     counted: Counted,
+    /// Whether each row shares a node with another.
+    shares_node: Vec<bool>,
     labels: Vec<RowLabel>,
     /// By ideal, the labels that none dominates.
     own: Vec<HashMap<Place, Vec<usize>>>,
@@ -77,6 +81,7 @@ impl<'s, 'a> RowPass<'s, 'a> {
             space,
             work,
             counted: Counted::new(problem, modes, least_again),
+            shares_node: (0..rows).map(|row| shares_node(modes, row)).collect(),
             labels: vec![start],
             own,
         }
@@ -138,15 +143,22 @@ impl<'s, 'a> RowPass<'s, 'a> {
                 let Some(work) = stage.time_within(space, behind, run.mode, in_flight) else {
                     continue;
                 };
-                let ends = match label.places[row] {
-                    UNKNOWN => 0..space.node,
-                    place => usize::from(place)..usize::from(place) + 1,
-                };
-                let placements = ends.map(|end| space.placement(&run, end));
-                for placement in placements.filter(|placement| placement.fits) {
-                    self.extend((at, &label), (stage, row), (&run, &placement, work), bar);
+                let ends = self.ends(&label, row);
+                let placements = ends.map(|end| (end, space.placement(&run, end % space.node)));
+                for (end, placement) in placements.filter(|(_, placement)| placement.fits) {
+                    self.extend((at, &label), (stage, row, end), (&run, &placement, work), bar);
                 }
             }
+        }
+    }
+
+    /// Where the devices of the next stage of a row may end, counted as its places are.
+    fn ends(&self, label: &RowLabel, row: usize) -> Range<usize> {
+        let own = &self.space.modes.rows[row];
+        match (label.places[row], self.shares_node[row]) {
+            (UNKNOWN, true) => own.first + 1..own.first + own.devices + 1,
+            (UNKNOWN, false) => 0..self.space.node,
+            (place, _) => usize::from(place)..usize::from(place) + 1,
         }
     }
 
@@ -159,8 +171,12 @@ impl<'s, 'a> RowPass<'s, 'a> {
         bar: &mut Bar,
     ) -> bool {
         let free = |at: usize| {
-            let used = usize::from(label.taken[at]) + if at == row { devices } else { 0 };
-            self.space.modes.rows[at].devices.checked_sub(used)
+            let own = &self.space.modes.rows[at];
+            let free = match label.places[at] {
+                place if place < UNKNOWN && self.shares_node[at] => usize::from(place) - own.first,
+                _ => own.devices - usize::from(label.taken[at]),
+            };
+            free.checked_sub(if at == row { devices } else { 0 })
         };
         let free: Option<Vec<usize>> = (0..label.taken.len()).map(free).collect();
         let stages = label.behind.stages + 1 + usize::from(ideal > 0);
@@ -168,51 +184,50 @@ impl<'s, 'a> RowPass<'s, 'a> {
             && free.is_some_and(|free| bar.keeps(self.work.least_within(ideal, &free)))
     }
 
-    /// The levels at which the boundary between a stage of a row and the stages behind it may lie; the cheaper one counts where both may be.
-    fn levels(&self, label: &RowLabel, row: usize) -> [bool; 2] {
+    /// The level of the boundary between a stage of a row, whose devices end there, and the stages behind it.
+    fn level(&self, label: &RowLabel, row: usize, end: usize) -> usize {
         let modes = self.space.modes;
         let Some(node) = modes.links.node.filter(|_| label.behind.before.is_some()) else {
-            return [true, false];
+            return INSIDE;
         };
         let other = modes.row_of[label.behind.mode.degree];
-        if other == row {
-            let begins_node = label.places[row] == 0;
-            return [!begins_node, begins_node];
-        }
-        let nodes = |at: usize| {
-            let row = &modes.rows[at];
-            row.first / node..=(row.first + row.devices - 1) / node
+        let next = usize::from(label.places[other]);
+        let is_inside = match other == row {
+            true => next % node > 0,
+            false => self.shares_node[row] && self.shares_node[other] && (end - 1) / node == next / node,
         };
-        let (one, other) = (nodes(row), nodes(other));
-        [one.start() <= other.end() && other.start() <= one.end(), true]
+        if is_inside { INSIDE } else { BETWEEN }
     }
 
-    /// Takes a stage off ahead of a label in a mode that its layers take so long in.
+    /// Takes a stage off ahead of a label in a mode that its layers take so long in, on devices of a row that end there.
     fn extend(
         &mut self,
         (at, label): (usize, &RowLabel),
-        (stage, row): (&Stage, usize),
+        (stage, row, end): (&Stage, usize, usize),
         (run, placement, work): (&Run, &Placement, u64),
         bar: &mut Bar,
     ) {
         let space = self.space;
-        let may_be = self.levels(label, row);
-        let behind = (INSIDE..=BETWEEN).filter(|&level| may_be[level] && label.keeps[level]);
-        let behind: Vec<usize> = behind.collect();
-        let time = |ahead: usize, behind: usize| {
+        let own = &space.modes.rows[row];
+        let start = match self.shares_node[row] {
+            true if end < own.first + run.devices => return,
+            true => end - run.devices,
+            false => placement.start,
+        };
+        let behind = self.level(label, row, end);
+        if !label.keeps[behind] {
+            return;
+        }
+        // With one level only the first counts.
+        let levels = if space.modes.links.node.is_some() { 2 } else { 1 };
+        let mut keeps = [false; 2];
+        for (ahead, keeps) in keeps.iter_mut().enumerate().take(levels) {
             let own = Placement {
                 ahead,
                 behind,
                 ..*placement
             };
-            space.time(stage, run, &own, work)
-        };
-        // With one level only the first counts.
-        let levels = if space.modes.links.node.is_some() { 2 } else { 1 };
-        let mut keeps = [false; 2];
-        for (ahead, keeps) in keeps.iter_mut().enumerate().take(levels) {
-            let least = behind.iter().map(|&behind| time(ahead, behind)).min();
-            *keeps = least.is_some_and(|least| bar.keeps(least));
+            *keeps = bar.keeps(space.time(stage, run, &own, work));
         }
         if keeps == [false; 2] {
             return;
@@ -225,10 +240,15 @@ impl<'s, 'a> RowPass<'s, 'a> {
             ..label.clone()
         };
         next.taken[row] += run.devices as u16;
-        next.places[row] = placement.start as u16;
+        next.places[row] = start as u16;
         // Nothing is ahead of the first of a row's devices.
         let begins = |(row, &place): (usize, &u16)| {
-            let first = space.modes.rows[row].first % space.node;
+            let first = space.modes.rows[row].first;
+            let first = if self.shares_node[row] {
+                first
+            } else {
+                first % space.node
+            };
             place == UNKNOWN || usize::from(place) == first
         };
         if stage.ahead > 0 || next.places.iter().enumerate().all(begins) {
@@ -257,4 +277,20 @@ impl<'s, 'a> RowPass<'s, 'a> {
         let behind = |at: usize| self.labels[at].behind;
         Behind::plan(label, behind, &self.space.lattice, self.space.modes)
     }
+}
+
+/// Whether a row has devices in a node where another has some.
+fn shares_node(modes: &Modes, row: usize) -> bool {
+    let Some(node) = modes.links.node else {
+        return false;
+    };
+    let nodes = |at: usize| {
+        let row = &modes.rows[at];
+        (row.first / node, (row.first + row.devices - 1) / node)
+    };
+    let (first, last) = nodes(row);
+    let others = (0..modes.rows.len()).filter(|&other| other != row).map(nodes);
+    others
+        .into_iter()
+        .any(|(other_first, other_last)| first <= other_last && other_first <= last)
 }

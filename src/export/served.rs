@@ -94,22 +94,10 @@ impl Server {
         let Some(empty) = counts.iter().position(|&count| count == 0) else {
             return Ok(counts);
         };
-        let last = counts.len() - 1;
-        let remedy = match empty {
-            0 => {
-                "give the embedding and the first block one `tie` in the instance, so that they share a stage"
-                    .into()
-            }
-            at if at == last => {
-                "give the head and the last block one `tie` in the instance, so that they share a stage"
-                    .into()
-            }
-            _ => words!("ask for {} {}", last.to_string(), setting::STAGES),
-        };
         let expected = words!(
-            "a block on every stage, since {} is not known to run one without: {}",
+            "a block on every stage, since {} is not known to run one without; {} plans so",
             self.name,
-            remedy
+            setting::FOR.given(self.region)
         );
         Err(unsupported(format!("stage {}", empty + 1), "no block", expected))
     }

@@ -210,18 +210,16 @@ fn servers_are_told_how_much_of_a_card_the_plan_fills() {
 fn a_stage_without_a_block_has_a_remedy() {
     let folder = Folder::new();
     let block = |at: usize| format!("{{ id = \"h.{at}\", forward_ms = 1 }}");
-    let net = |tie: &str| {
-        let blocks: Vec<String> = (0..3).map(block).collect();
-        format!(
-            "[network]\nlayers = [{{ id = \"embed\", forward_ms = 0.1 }}, {}, {{ id = \"head\", forward_ms = 9{tie} }}]\n\
-             tensors = [{{ producer = \"embed\", consumers = [\"h.0\"] }}, {{ producer = \"h.0\", consumers = [\"h.1\"] }}, \
-             {{ producer = \"h.1\", consumers = [\"h.2\"] }}, {{ producer = \"h.2\", consumers = [\"head\"] }}]\n\
-             [cluster]\ndevice_kinds = [{{ name = \"gpu\", count = 4 }}]\n",
-            blocks.join(", ")
-        )
-    };
-    folder.write("net.toml", net(""));
-    folder.succeed(&[
+    let blocks: Vec<String> = (0..3).map(block).collect();
+    let net = format!(
+        "[network]\nlayers = [{{ id = \"embed\", forward_ms = 0.1 }}, {}, {{ id = \"head\", forward_ms = 9 }}]\n\
+         tensors = [{{ producer = \"embed\", consumers = [\"h.0\"] }}, {{ producer = \"h.0\", consumers = [\"h.1\"] }}, \
+         {{ producer = \"h.1\", consumers = [\"h.2\"] }}, {{ producer = \"h.2\", consumers = [\"head\"] }}]\n\
+         [cluster]\ndevice_kinds = [{{ name = \"gpu\", count = 4 }}]\n[pipeline]\nmode = \"inference\"\n",
+        blocks.join(", ")
+    );
+    folder.write("net.toml", net);
+    let solve = [
         "solve",
         "net.toml",
         "--stages",
@@ -229,33 +227,22 @@ fn a_stage_without_a_block_has_a_remedy() {
         "--all-stages",
         "--output",
         "plan.json",
-    ]);
+    ];
     for target in ["vllm", "sglang"] {
+        folder.succeed(&solve);
         let run = folder.run(&["export", "net.toml", "plan.json", "--to", target]);
+        let remedy = format!("is not known to run one without; `--for {target}` plans so");
         refused(
             &run,
             &[
                 "stage 3: found no block, expected a block on every stage",
-                "give the head and the last block one `tie` in the instance, so that they share a stage",
+                &remedy,
             ],
         );
+        folder.succeed(&[&solve[..], &["--for", target]].concat());
+        let lines = export(&folder, target);
+        assert!(lines.contains("_PP_LAYER_PARTITION=1,1,1"), "{lines}");
     }
-    let tied = net(", tie = \"end\"").replace(
-        "{ id = \"h.2\", forward_ms = 1 }",
-        "{ id = \"h.2\", forward_ms = 1, tie = \"end\" }",
-    );
-    folder.write("net.toml", tied);
-    folder.succeed(&[
-        "solve",
-        "net.toml",
-        "--stages",
-        "3",
-        "--all-stages",
-        "--output",
-        "plan.json",
-    ]);
-    let vllm = export(&folder, "vllm");
-    assert!(vllm.starts_with("export VLLM_PP_LAYER_PARTITION="), "{vllm}");
 }
 
 /// A transformer whose layers are blocks.

@@ -187,6 +187,10 @@ fn papers_have_tables_and_references() {
         table.contains("\\toprule") && table.contains("\\bottomrule"),
         "{table}"
     );
+    assert!(
+        table.contains("that of \\texttt{exact}, with") && !table.contains('`'),
+        "{table}"
+    );
     // Every method is cited, and every citation has an entry.
     let cites = table.split("\\cite{").skip(1);
     let cited: BTreeSet<&str> = cites

@@ -61,7 +61,7 @@ fn latex(table: &Table, columns: &[usize], behind: impl Fn(&str) -> String) -> S
         "% Needs \\usepackage{{booktabs}}; references are in methods.bib.\n\\begin{{table}}\n  \\centering\n  \\caption{{{}. {}}}\n  \
          \\label{{tab:{}}}\n  \\begin{{tabular}}{{{layout}}}\n    \\toprule\n    {} \\\\\n    \\midrule\n",
         escaped(table.title),
-        escaped(&table.note),
+        prose(&table.note),
         table.name,
         headings.collect::<Vec<_>>().join(" & ")
     );
@@ -74,6 +74,15 @@ fn latex(table: &Table, columns: &[usize], behind: impl Fn(&str) -> String) -> S
         let _ = writeln!(out, "    {} \\\\", cells.join(" & "));
     }
     out + "    \\bottomrule\n  \\end{tabular}\n\\end{table}\n"
+}
+
+/// A sentence whose words between backticks are names.
+fn prose(text: &str) -> String {
+    let pieces = text.split('`').enumerate().map(|(at, piece)| match at % 2 {
+        0 => escaped(piece),
+        _ => format!("\\texttt{{{}}}", escaped(piece)),
+    });
+    pieces.collect()
 }
 
 /// The records that a method's source names; else its own, or stagecut where it comes from here; none of a method from outside.

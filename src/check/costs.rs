@@ -140,7 +140,10 @@ impl Checker<'_> {
         if is_known.contains(&false) {
             return None;
         }
-        let objective_ns = self.objective(&forward, &backward);
+        let objective_ns = match self.settings.reads_prompt() {
+            true => self.read_ns(plan),
+            false => self.objective(&forward, &backward),
+        };
         if let Some(stated) = plan.objective_ms {
             self.stated_ms("objective_ms".into(), stated, self.ms(objective_ns));
         }

@@ -14,6 +14,7 @@ mod orders;
 mod passes;
 mod placement;
 mod problem;
+mod prompt;
 mod room;
 mod shards;
 mod states;
@@ -52,6 +53,8 @@ pub struct Verdict {
     pub run: Option<PlanRun>,
     /// What every stage comes to, whatever the plan says of it; zeros where that cannot be told.
     pub figures: Vec<Figures>,
+    /// What each chunk of a prompt takes on every stage, in ms; empty where none is read.
+    pub chunks_ms: Vec<Vec<f64>>,
 }
 
 /// What a stage comes to, recomputed: the numbers of a [`PlanStage`] under their names.
@@ -104,6 +107,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         has_room_for_hiding: true,
         run: None,
         figures: vec![Figures::default(); plan.stages.len()],
+        chunks_ms: Vec::new(),
         violations: Vec::new(),
     };
     check.header(plan);
@@ -156,6 +160,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         overruns,
         run,
         figures: check.figures,
+        chunks_ms: check.chunks_ms,
     }
 }
 
@@ -176,6 +181,8 @@ struct Checker<'a> {
     run: Option<PlanRun>,
     /// What every stage comes to, as far as it is known.
     figures: Vec<Figures>,
+    /// What each chunk of a prompt takes there.
+    chunks_ms: Vec<Vec<f64>>,
     violations: Vec<Violation>,
 }
 
@@ -246,6 +253,13 @@ impl Checker<'_> {
             // That one is missing is told where it is looked for.
             if stage.mode.is_some() && !settings.modal {
                 wrong(format!("stages[{k}].mode"), true, "stages without modes".into());
+            }
+            if !stage.chunks_ms.is_empty() && !settings.reads_prompt() {
+                wrong(
+                    format!("stages[{k}].chunks_ms"),
+                    true,
+                    "plans that read no prompt".into(),
+                );
             }
             if !stage.shares.is_empty() && settings.worker != WorkerMode::Concurrent {
                 wrong(

@@ -149,7 +149,8 @@ fn valued(setting: Setting, value: &Value) -> Asked {
         Value::Bool(true) => setting.into(),
         Value::String(text) => setting.given(text),
         Value::Array(values) => {
-            let words: Vec<&str> = values.iter().filter_map(Value::as_str).collect();
+            let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+            let words: Vec<String> = values.iter().map(word).collect();
             setting.given(words.join(","))
         }
         value => setting.given(value),

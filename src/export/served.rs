@@ -26,6 +26,7 @@ struct Server {
     stages: &'static str,
     degree: &'static str,
     memory: &'static str,
+    chunk: &'static str,
 }
 
 /// For vLLM.
@@ -37,6 +38,7 @@ pub(super) fn vllm(instance: &Instance, plan: &Plan) -> Exported {
         stages: "--pipeline-parallel-size",
         degree: "--tensor-parallel-size",
         memory: "--gpu-memory-utilization",
+        chunk: "--max-num-batched-tokens",
     }
     .lines(instance, plan)
 }
@@ -50,6 +52,7 @@ pub(super) fn sglang(instance: &Instance, plan: &Plan) -> Exported {
         stages: "--pp-size",
         degree: "--tp-size",
         memory: "--mem-fraction-static",
+        chunk: "--chunked-prefill-size",
     }
     .lines(instance, plan)
 }
@@ -72,6 +75,9 @@ impl Server {
         if let Some(part) = fullest(instance, plan) {
             flags += &format!(" {} {part}", self.memory);
         }
+        if let Some(tokens) = self.chunk_of(plan)? {
+            flags += &format!(" {} {tokens}", self.chunk);
+        }
         let environment = devices
             .environment()?
             .map_or_else(String::new, |environment| environment.shell());
@@ -81,6 +87,20 @@ impl Server {
             "{environment}export {}={counts}  # with {flags}\n{room}",
             self.variable
         ))
+    }
+
+    /// Tokens of each chunk of a prompt, where one is read: servers take one number.
+    fn chunk_of(&self, plan: &Plan) -> Result<Option<u64>, Fault> {
+        let sizes = plan.problem.chunks.as_deref().unwrap_or_default();
+        match sizes.iter().position(|size| *size != sizes[0]) {
+            // What is left for the last one is less.
+            Some(other) if other + 1 < sizes.len() || sizes[other] > sizes[0] => {
+                let found = format!("{} tokens behind chunks of {}", sizes[other], sizes[0]);
+                let expected = words!("one size for all, which is what {} takes", self.name);
+                Err(unsupported(format!("chunk {}", other + 1), found, expected))
+            }
+            _ => Ok(sizes.first().copied()),
+        }
     }
 
     /// Blocks of every stage.

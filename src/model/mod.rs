@@ -14,6 +14,7 @@ pub mod network;
 pub mod objective;
 pub mod options;
 pub(crate) mod precision;
+pub mod prompt;
 pub(crate) mod quantity;
 pub mod recompute;
 pub(crate) mod region;

@@ -78,6 +78,17 @@ pub struct PipelineOptions {
     #[schemars(range(min = 1))]
     pub context: Option<u64>,
 
+    /// Tokens of a prompt that is read in chunks, each a micro-batch: inference [default: those of the chunks]
+    #[cfg_attr(feature = "cli", arg(long, value_name = "N"))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1))]
+    pub prompt: Option<u64>,
+
+    /// Tokens of each chunk of a prompt, separated by commas, or of all where there is one number
+    #[cfg_attr(feature = "cli", arg(long, value_name = "LIST", value_delimiter = ','))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chunks: Option<Vec<u64>>,
+
     /// Micro-batches of one iteration, for `--objective iteration` or `formula` and for the memory of GPipe
     #[cfg_attr(feature = "cli", arg(long, value_name = "M"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -224,6 +235,8 @@ impl PipelineOptions {
         let is_most = self.objective == Some(Objective::Tokens);
         let may_say_tokens = !is_most && self.context.is_none();
         let may_say_context = !is_most && self.tokens.is_none();
+        // A list of chunks says how long the prompt is.
+        let may_say_prompt = self.chunks.as_ref().is_none_or(|chunks| chunks.len() == 1);
         Self {
             mode: self.mode.or(fallback.mode),
             stages: self.stages.or(fallback.stages),
@@ -234,7 +247,11 @@ impl PipelineOptions {
             tokens: self.tokens.or(fallback.tokens.filter(|_| may_say_tokens)),
             sequences: self.sequences.or(fallback.sequences),
             context: self.context.or(fallback.context.filter(|_| may_say_context)),
-            micro_batches: self.micro_batches.or(fallback.micro_batches),
+            prompt: self.prompt.or(fallback.prompt.filter(|_| may_say_prompt)),
+            micro_batches: self
+                .micro_batches
+                .or(fallback.micro_batches.filter(|_| self.chunks.is_none())),
+            chunks: self.chunks.or_else(|| fallback.chunks.clone()),
             schedule: self.schedule.or(fallback.schedule),
             communication: self.communication.or(fallback.communication),
             bandwidth_bytes_per_s: self.bandwidth_bytes_per_s.or(fallback.bandwidth_bytes_per_s),

@@ -73,6 +73,7 @@ pub(crate) fn times(work: &WorkSpec, flops_per_s: f64, memory_bytes_per_s: f64) 
         forward_ms: Some(ms(work.forward_flops, work.forward_bytes)),
         backward_ms: Some(ms(work.backward_flops, work.backward_bytes)),
         weight_ms: Some(ms(work.weight_flops, work.weight_bytes)),
+        ..TimesSpec::default()
     }
 }
 

@@ -47,6 +47,8 @@ settings! {
     TOKENS = "tokens",
     SEQUENCES = "sequences",
     THEN = "then",
+    PROMPT = "prompt",
+    CHUNKS = "chunks",
     CLUSTER = "cluster",
     EFFICIENCY = "efficiency",
     IN_FLIGHT = "in_flight",
@@ -72,7 +74,7 @@ settings! {
 }
 
 /// The options of a problem, in the order of their fields.
-pub(crate) const OF_PROBLEM: [Setting; 35] = [
+pub(crate) const OF_PROBLEM: [Setting; 37] = [
     MODE,
     STAGES,
     DEVICES,
@@ -82,6 +84,8 @@ pub(crate) const OF_PROBLEM: [Setting; 35] = [
     TOKENS,
     SEQUENCES,
     CONTEXT,
+    PROMPT,
+    CHUNKS,
     MICRO_BATCHES,
     SCHEDULE,
     COMMUNICATION,

@@ -3,6 +3,7 @@
 mod constraints;
 mod faults;
 mod modal;
+mod prompt;
 mod room;
 mod target;
 mod totals;
@@ -20,6 +21,7 @@ use crate::model::options::{
     OptimizerSharding, PipelineOptions, Placement, Recompute, Region, Schedule, Shares, StatePrecision,
     Synchronization, WorkerMode,
 };
+use crate::model::prompt::Prompt;
 use crate::model::setting;
 use crate::model::states::StateBytes;
 use crate::model::units::{LARGEST_EXACT, LARGEST_SUM, NS_PER_MS, transfer_ns};
@@ -38,6 +40,8 @@ pub struct Settings {
     pub all_stages: bool,
     /// Room that every device must have for requests. Default: none.
     pub room: Room,
+    /// The prompt that is read in chunks, each a micro-batch of an iteration. Default: none.
+    pub prompt: Option<Prompt>,
     /// What to minimise; where the most tokens are asked for, what comes after. Default: the iteration where micro-batches are known, the schedule flushes and an iteration can be told, else the period.
     pub objective: Objective,
     /// Micro-batches of an iteration; given where objective or schedule need it.
@@ -129,7 +133,8 @@ impl Settings {
     ///
     /// An unknown device kind, or else every option that is missing, out of range or contradicts the instance.
     pub fn resolve(instance: &Instance, overrides: &PipelineOptions) -> Result<Self, InputError> {
-        let options = overrides.clone().or(&instance.pipeline);
+        let mut options = overrides.clone().or(&instance.pipeline);
+        prompt::complete(&mut options);
         if options.objective.is_some() || options.micro_batches.is_none() {
             return Self::decide(instance, overrides, options);
         }
@@ -157,10 +162,9 @@ impl Settings {
             |test: &dyn Fn(&DeviceKind) -> bool| kinds.iter().any(|&k| test(&instance.cluster.kinds[k]));
         let of_schedule = || options.schedule.map_or(WorkerMode::Sequential, Schedule::worker);
         let worker = options.worker.unwrap_or_else(of_schedule);
-        let is_concurrent = worker == WorkerMode::Concurrent;
         let groups = options.groups.unwrap_or(Groups::Given);
         let has_groups = groups == Groups::Assign || !instance.cluster.groups.is_empty();
-        let share = is_concurrent || has_groups;
+        let share = worker == WorkerMode::Concurrent || has_groups;
         let asked = Asked::new(&options, instance, share);
         let differ = kinds.len() > 1 || in_play(&|kind| !kind.resources.is_empty());
         let heterogeneous = share || (differ && !asked.modal);
@@ -175,6 +179,7 @@ impl Settings {
             devices: options.devices,
             all_stages: options.all_stages.unwrap_or(false) || has_full_chunks(&options, asked.modal),
             room: Room::new(&options),
+            prompt: prompt::asked(instance, &options),
             objective: options.timed_objective().unwrap_or(Objective::Period),
             micro_batches: options.micro_batches,
             schedule: options.schedule.unwrap_or(schedule),
@@ -236,9 +241,12 @@ impl Settings {
                 false => self.objective,
             }),
             then: self.room.is_most.then_some(self.objective),
-            tokens: Some(self.room.tokens).filter(|&tokens| tokens > 0 && !self.room.is_most),
+            tokens: Some(self.room.tokens)
+                .filter(|&tokens| tokens > self.prompt_tokens() && !self.room.is_most),
             sequences: Some(self.room.sequences).filter(|&sequences| sequences > 0),
             context: None,
+            prompt: self.prompt.as_ref().map(|prompt| prompt.tokens),
+            chunks: self.prompt.as_ref().map(|prompt| prompt.sizes.clone()),
             micro_batches: self.micro_batches,
             schedule: Some(self.schedule),
             communication: Some(self.communication),
@@ -383,7 +391,12 @@ impl Settings {
 
     /// Time to move a tensor once, in ns.
     pub fn transfer_ns(&self, tensor: &Tensor) -> u64 {
-        match (self.communication.takes_time(), tensor.size) {
+        self.size_ns(tensor.size)
+    }
+
+    /// The same of a tensor of such a size.
+    fn size_ns(&self, size: Size) -> u64 {
+        match (self.communication.takes_time(), size) {
             (false, _) => 0,
             (true, Size::TransferNs(ns)) => ns,
             (true, Size::Bytes(bytes)) => {
@@ -400,6 +413,7 @@ impl Settings {
         // Replicas take turns, and no flow shop has these.
         match self.modal || self.has_virtual_stages() {
             true => matches!(self.objective, Objective::Iteration | Objective::Latency),
+            false if self.reads_prompt() => true,
             false => self.objective.is_simulated(self.schedule, trains, has_links),
         }
     }

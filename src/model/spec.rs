@@ -95,6 +95,12 @@ pub struct LayerSpec {
     /// pass is in one piece.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_ms: Option<f64>,
+    /// The part of `forward_ms` that is attention, in ms, of a micro-batch with no tokens before it: for a chunk of a prompt it grows with those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention_ms: Option<f64>,
+    /// The part of `forward_ms` that each chunk of a prompt takes, however few its tokens are, in ms.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fixed_ms: Option<f64>,
     /// Measured times by device kind.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub times: BTreeMap<String, TimesSpec>,
@@ -244,6 +250,12 @@ pub struct TimesSpec {
     /// The part of `backward_ms` that is gradients of weights, in ms.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_ms: Option<f64>,
+    /// The part of `forward_ms` that is attention, in ms, as of a layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention_ms: Option<f64>,
+    /// The part of `forward_ms` that each chunk of a prompt takes, in ms, as of a layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fixed_ms: Option<f64>,
 }
 
 /// Work of a layer, for the roofline model: a pass takes as long as its arithmetic or its memory traffic, whichever is
@@ -269,6 +281,9 @@ pub struct WorkSpec {
     /// Of `backward_bytes`, those of the gradients of weights.
     #[serde(default, skip_serializing_if = "is_default")]
     pub weight_bytes: f64,
+    /// Of `forward_flops`, those of attention of a micro-batch with no tokens before it: for a chunk of a prompt they grow with those.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention_flops: Option<f64>,
 }
 
 /// A tensor: one producer, many consumers.

@@ -16,6 +16,7 @@ pub(crate) mod passes;
 pub mod pipeline;
 pub mod placement;
 pub mod plan;
+pub mod prompt;
 pub mod shares;
 pub mod switches;
 pub mod tables;
@@ -41,6 +42,7 @@ use crate::problem::modal_chunks::ModalChunks;
 use crate::problem::modes::Modes;
 pub use crate::problem::passes::Pair;
 use crate::problem::passes::{Passes, TransferCosts};
+use crate::problem::prompt::Reads;
 use crate::problem::tables::Copies;
 use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::workers::{Choice, Workers};
@@ -80,6 +82,8 @@ pub struct Problem {
     pub confined: Option<Confined>,
     /// Where stages have modes, the chunks that devices may have several of.
     pub modal_chunks: Arc<[ModalChunks]>,
+    /// What items and transfers take for each chunk of a prompt, where one is read; `None` elsewhere, and in problems of other items.
+    pub reads: Option<Arc<Reads>>,
     /// For each layer of the network the rank of its block, where the network is a stack of equal blocks; empty elsewhere, and in
     /// problems made of others.
     pub blocks: Vec<Option<usize>>,
@@ -207,6 +211,7 @@ impl Problem {
             copies,
             ties,
             confined: Confined::new(instance, &problem.settings, &problem.items),
+            reads: Reads::new(instance, &problem.settings, &problem.items, &problem.transfers).map(Arc::new),
             blocks: network.equal_blocks(),
             ..problem
         }
@@ -251,6 +256,7 @@ impl Problem {
             virtual_stages: None,
             confined: None,
             modal_chunks: Arc::default(),
+            reads: None,
             blocks: Vec::new(),
         }
     }

@@ -26,6 +26,7 @@ pub fn stage(k: usize, forward_ms: f64, backward_ms: f64) -> PlanStage {
         in_flight: None,
         weight_versions: None,
         mode: None,
+        chunks_ms: Vec::new(),
     }
 }
 

@@ -199,6 +199,7 @@ pub fn on_unlike_devices(mut spec: InstanceSpec, seed: u64) -> InstanceSpec {
                     forward_ms: own[0].map(|ms| ms + more),
                     backward_ms: own[1].map(|ms| ms + more),
                     weight_ms: own[2],
+                    ..TimesSpec::default()
                 };
                 Some((name.clone(), own))
             };

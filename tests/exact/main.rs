@@ -38,6 +38,7 @@ mod modes;
 mod optimal_plans;
 mod oracles_agree;
 mod placement;
+mod prompts;
 mod random;
 mod regions;
 mod room;

@@ -167,6 +167,7 @@ fn weights_survive_a_round_trip() {
         forward_ms: Some(1.0),
         backward_ms: Some(2.0),
         weight_ms: Some(0.75),
+        ..TimesSpec::default()
     };
     let mut spec = InstanceSpec::default();
     spec.network.layers = vec![

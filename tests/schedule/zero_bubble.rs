@@ -46,6 +46,7 @@ fn plan(times: &[[f64; 3]], moved: &[f64], communication: Communication) -> Plan
             in_flight: Some((q - k) as u64),
             weight_versions: Some(1),
             mode: None,
+            chunks_ms: Vec::new(),
         });
     }
     plan

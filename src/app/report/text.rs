@@ -110,6 +110,9 @@ pub(super) fn headline(plan: &Plan, digits: Digits) -> String {
 /// The objective in words.
 fn objective(plan: &Plan, ms: &str) -> String {
     match (plan.problem.timed_objective(), plan.problem.micro_batches) {
+        (Some(Objective::Iteration), Some(chunks)) if plan.problem.chunks.is_some() => {
+            format!("first token after {ms} ms, of a prompt in {chunks} chunks")
+        }
         (Some(Objective::Iteration), Some(m)) => {
             format!("{ms} ms an iteration of {}", micro_batches(m))
         }
@@ -249,6 +252,9 @@ pub(super) fn facts(
 ) -> Vec<(&'static str, String)> {
     let mut facts = Vec::new();
     let meaning = match plan.problem.timed_objective() {
+        Some(Objective::Iteration) if plan.problem.chunks.is_some() => {
+            "iteration: until the last stage has read the last chunk, as simulated"
+        }
         Some(Objective::Iteration) => "iteration: all micro-batches and the flush, as simulated",
         Some(Objective::Formula) => "formula: all micro-batches and the flush, by the standard formula",
         Some(Objective::Latency) => "latency: one micro-batch alone, through all stages",
@@ -274,6 +280,7 @@ pub(super) fn facts(
         facts.push(("gap", percent(gap)));
     }
     facts.extend(how_it_runs(plan, digits).map(|run| ("run", run)));
+    facts.extend(prompt(plan, digits).map(|prompt| ("prompt", prompt)));
     if let Some(ms) = plan.statistics.estimate_ms {
         let of = format!(
             "{} ms (what `{}` minimises, by its own model)",
@@ -323,6 +330,28 @@ pub(crate) fn how_it_runs(plan: &Plan, digits: Digits) -> Option<String> {
         percent(run.bubble_share),
         digits.ms(run.period_ms),
         run.micro_batches_per_s
+    ))
+}
+
+/// What is read, and what the first and the last chunk take on each stage.
+fn prompt(plan: &Plan, digits: Digits) -> Option<String> {
+    let (tokens, ms) = (plan.problem.prompt?, plan.objective_ms?);
+    let each = plan
+        .stages
+        .iter()
+        .filter_map(|stage| stage.chunks_ms.first().zip(stage.chunks_ms.last()));
+    let each: Vec<String> = each
+        .map(|(first, last)| format!("{} to {}", digits.ms(*first), digits.ms(*last)))
+        .collect();
+    let per_s = if ms > 0.0 {
+        format!(", {:.1} a second", 1e3 * tokens as f64 / ms)
+    } else {
+        String::new()
+    };
+    Some(format!(
+        "{} tokens{per_s}; first to last chunk, stage by stage: {} ms",
+        grouped(tokens),
+        each.join(", ")
     ))
 }
 
@@ -393,7 +422,10 @@ fn problem(instance: &Instance, plan: &Plan) -> String {
         );
     }
     words.extend(virtual_stages::shape(plan));
-    words.extend(problem.micro_batches.map(micro_batches));
+    words.extend(problem.micro_batches.map(|count| match &problem.chunks {
+        Some(_) => format!("a prompt in {count} chunks"),
+        None => micro_batches(count),
+    }));
     words.extend(problem.communication.map(|c| format!("{c} communication")));
     if problem.communication.is_none_or(Communication::takes_time) {
         let link = problem.bandwidth_bytes_per_s;

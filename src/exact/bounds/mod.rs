@@ -61,6 +61,9 @@ pub(crate) fn objective_quantum_ns(problem: &Problem) -> u64 {
             modes.quantum()
         };
     }
+    if problem.reads().is_some() {
+        return 1;
+    }
     let ticks = problem.settings.ticks_per_ns;
     match (&problem.workers, time_quantum_ns(problem)) {
         (None, times) if times.is_multiple_of(ticks) => times,

@@ -76,13 +76,17 @@ impl<'a> Arcs<'a> {
         let problem = self.problem;
         let (outer, inner) = (&self.ideals.sets[after], &self.ideals.sets[before]);
         let members = self.ideals.between(before, after);
-        let cost = cost::stage_cost(problem, &members, |item| {
-            outer.contains(item) && !inner.contains(item)
-        });
+        let is_here = |item: usize| outer.contains(item) && !inner.contains(item);
+        let cost = cost::stage_cost(problem, &members, is_here);
         let of_items =
             |bytes: fn(&Item) -> u64| members.iter().map(|&item| bytes(&problem.items[item])).sum();
+        // A table whose other end lies elsewhere.
+        let apart = problem
+            .pairs
+            .iter()
+            .filter(|pair| is_here(pair.forward) && !is_here(pair.backward));
         let bytes = [
-            of_items(|item| item.base_bytes),
+            of_items(|item| item.base_bytes) + apart.map(|pair| pair.parameter_bytes).sum::<u64>(),
             of_items(|item| item.parameter_bytes),
             of_items(|item| item.stash_bytes),
         ];

@@ -12,6 +12,7 @@ mod moves;
 mod neighbours;
 mod options;
 mod prefix;
+mod prompt;
 mod relaxation;
 mod rest;
 mod row;
@@ -55,6 +56,9 @@ pub(crate) fn solve(
     labels: &[String],
     control: &Control,
 ) -> Result<Outcome, SolverError> {
+    if let Some(reads) = problem.reads() {
+        return Ok(prompt::solve(problem, reads, method, control));
+    }
     if is_unlike(problem) {
         return unlike::solve(problem, method, labels, control);
     }
@@ -97,6 +101,9 @@ fn is_unlike(problem: &Problem) -> bool {
 
 /// The best bound that takes no search, and what it says of the objective in ns.
 pub(crate) fn simple_bound(problem: &Problem) -> (Bound, u64) {
+    if let Some(reads) = problem.reads() {
+        return prompt::simple_bound(problem, reads);
+    }
     match is_unlike(problem) {
         true => unlike::simple_bound(problem),
         false => simple::simple_bound(problem),
@@ -105,6 +112,9 @@ pub(crate) fn simple_bound(problem: &Problem) -> (Bound, u64) {
 
 /// Lower bounds alone.
 pub(crate) fn bound(problem: &Problem, control: &Control) -> Outcome {
+    if let Some(reads) = problem.reads() {
+        return prompt::bound(problem, reads, control);
+    }
     if is_unlike(problem) {
         return unlike::bound(problem, control);
     }

@@ -80,7 +80,7 @@ pub(super) fn bound(problem: &Problem, control: &Control) -> Outcome {
 }
 
 /// Takes the plans of heuristics that take no time.
-fn take_quick_plans(incumbent: &mut Incumbent) {
+pub(super) fn take_quick_plans(incumbent: &mut Incumbent) {
     let (problem, control) = (incumbent.problem, incumbent.control);
     let must_stop = || control.must_stop().is_some();
     let guides = [problem.for_the_formula(), problem.for_the_period()];

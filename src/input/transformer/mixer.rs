@@ -79,7 +79,10 @@ impl Core {
                 },
             ],
         };
-        operators.into_iter().map(Operator::split).collect()
+        // What keeps each token attends to all.
+        let grows = self.cache.token_bytes > 0.0;
+        let operators = operators.into_iter().map(Operator::split);
+        operators.map(|operator| Operator { grows, ..operator }).collect()
     }
 }
 

@@ -172,6 +172,11 @@ impl Run {
         self.sequence * self.micro_batch
     }
 
+    /// Whether it is a prompt from its first token on, of which chunks can be a part.
+    fn reads_prompts(&self) -> bool {
+        self.phase == Some(Phase::Prefill) && self.context == Some(0.0)
+    }
+
     /// Tokens of each sequence that the head is asked about: of a prompt, the last.
     fn told(&self) -> f64 {
         match self.phase {

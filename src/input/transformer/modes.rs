@@ -114,6 +114,9 @@ impl<'a> Pieces<'a> {
                     let bytes = factor * forward_bytes(op, traffic);
                     work.forward_flops += flops;
                     work.forward_bytes += bytes;
+                    if self.run.reads_prompts() {
+                        *work.attention_flops.get_or_insert(0.0) += f64::from(u8::from(op.grows)) * flops;
+                    }
                     if is_again(op, again) {
                         work.backward_flops += flops;
                         work.backward_bytes += bytes;

@@ -23,6 +23,8 @@ pub(super) struct Operator {
     pub group: Group,
     /// Whether selective recomputation computes it again.
     pub is_core: bool,
+    /// Whether it takes more behind more tokens: attention without a window.
+    pub grows: bool,
     /// How often its output holds each vector that it reads: as often as a token has experts. Backward these are added up again.
     pub copies: f64,
 }
@@ -118,6 +120,7 @@ impl Operator {
             kind: Kind::OfInputs,
             group: Group::Whole,
             is_core: false,
+            grows: false,
             copies: 1.0,
         }
     }

@@ -4,9 +4,10 @@ use super::build::{Checks, Rates};
 use super::modes;
 use crate::model::fault::{FaultKind, closest};
 use crate::model::network::{Cache, Layer, Times};
+use crate::model::prompt::Reading;
 use crate::model::roofline;
 use crate::model::spec::{LayerSpec, TimesSpec, WorkSpec};
-use crate::model::units::ns_to_ms;
+use crate::model::units::{NS_PER_MS, ns_to_ms};
 
 impl Checks {
     /// A layer with its times on every kind of device.
@@ -35,6 +36,9 @@ impl Checks {
         let times: Vec<Option<Times>> = (0..rates.profiles.len())
             .map(|kind| self.times(at, spec, rates, kind))
             .collect();
+        let readings = times.iter().enumerate();
+        let readings = readings.map(|(kind, times)| Some(self.reading(at, spec, rates, (kind, (*times)?))));
+        let readings = readings.collect();
         if times.iter().all(Option::is_none) && !times.is_empty() {
             self.add(
                 at,
@@ -51,6 +55,8 @@ impl Checks {
             id: spec.id.clone(),
             operator: spec.operator.clone(),
             times,
+            readings,
+            says_attention: says_attention(spec),
             parameter_bytes: bytes[0],
             stash_bytes: bytes[1],
             resident_bytes: bytes[2],
@@ -122,6 +128,7 @@ impl Checks {
             ("backward_bytes", spec.backward_bytes),
             ("weight_flops", spec.weight_flops),
             ("weight_bytes", spec.weight_bytes),
+            ("attention_flops", spec.attention_flops.unwrap_or(0.0)),
         ];
         for (field, found) in amounts {
             if !(found.is_finite() && found >= 0.0) {
@@ -139,6 +146,19 @@ impl Checks {
         {
             self.more_than_backward(at, unit, [weight, backward]);
         }
+        let attention = spec.attention_flops.unwrap_or(0.0);
+        if attention > spec.forward_flops {
+            self.more_than_forward(at, "attention_flops", [attention, spec.forward_flops]);
+        }
+    }
+
+    /// Parts of a forward pass that are more than all of it.
+    fn more_than_forward(&mut self, at: &str, part: &str, [found, forward]: [f64; 2]) {
+        let kind = FaultKind::Contradiction {
+            found: format!("{found}, more than the {forward} of the forward pass").into(),
+            expected: "a part of it".into(),
+        };
+        self.add(format!("{at}.{part}"), kind);
     }
 
     /// Gradients of weights that are more than the backward pass which they are a part of.
@@ -186,6 +206,77 @@ impl Checks {
         }
         Some(times)
     }
+
+    /// Of which parts the forward time on a kind is made, on the same path as [`times`](Self::times).
+    fn reading(
+        &mut self,
+        at: &str,
+        spec: &LayerSpec,
+        rates: &Rates,
+        (kind, times): (usize, Times),
+    ) -> Reading {
+        let profile = &rates.profiles[kind];
+        let forward_ns = times.forward_ns as f64;
+        let (place, said) = match spec.times.get(profile) {
+            Some(said) => (format!("{at}.times.{profile}"), said.clone()),
+            None if has_times(spec) => (at.to_owned(), own_times(spec)),
+            None => return self.reading_of_work(at, spec, rates, kind),
+        };
+        let mut read = |field, ms: Option<f64>| ms.map_or(0, |ms| self.time(&place, field, ms));
+        let attention = read("attention_ms", said.attention_ms) as f64;
+        let fixed = read("fixed_ms", said.fixed_ms) as f64;
+        if attention + fixed > forward_ns {
+            let field = ["attention_ms", "fixed_ms"][usize::from(said.attention_ms.is_none())];
+            let found = [(attention + fixed) / NS_PER_MS, forward_ns / NS_PER_MS];
+            self.more_than_forward(&place, field, found);
+        }
+        Reading {
+            fixed,
+            attention,
+            arithmetic: (forward_ns - attention - fixed).max(0.0),
+            ..Reading::default()
+        }
+    }
+
+    /// The same by a roofline: weights are read anew for each chunk, and a launch takes as long.
+    fn reading_of_work(&mut self, at: &str, spec: &LayerSpec, rates: &Rates, kind: usize) -> Reading {
+        let said = [spec.attention_ms, spec.fixed_ms];
+        if said.iter().any(Option::is_some) {
+            let kind = FaultKind::Contradiction {
+                found: "a part of a time where `work` says what the layer takes".into(),
+                expected: "`attention_flops` of the work, or `forward_ms`".into(),
+            };
+            self.add(format!("{at}.attention_ms"), kind);
+        }
+        let work = spec.work.as_ref();
+        let peaks = rates.flops_per_s[kind].zip(rates.memory_bytes_per_s[kind]);
+        let Some((work, (flops_per_s, bytes_per_s))) = work.zip(peaks) else {
+            return Reading::default();
+        };
+        let device = &rates.cluster.kinds[kind];
+        let part = device.efficiency_of(spec.operator.as_deref());
+        let ns = |amount: f64, per_s: f64| 1e9 * amount / (part * per_s);
+        let attention = work.attention_flops.unwrap_or(0.0);
+        let weights = spec.parameter_bytes.min(work.forward_bytes);
+        let is_idle = work.forward_flops <= 0.0 && work.forward_bytes <= 0.0;
+        Reading {
+            fixed: if is_idle { 0.0 } else { device.launch_ns as f64 },
+            arithmetic: ns(work.forward_flops - attention, flops_per_s),
+            attention: ns(attention, flops_per_s),
+            weights: ns(weights, bytes_per_s),
+            traffic: ns(work.forward_bytes - weights, bytes_per_s),
+        }
+    }
+}
+
+/// Whether a layer says what of its forward pass is attention, even if it is nothing.
+fn says_attention(spec: &LayerSpec) -> bool {
+    let of_kinds = spec.times.values().any(|times| times.attention_ms.is_some());
+    let of_work = spec
+        .work
+        .as_ref()
+        .is_some_and(|work| work.attention_flops.is_some());
+    spec.attention_ms.is_some() || of_kinds || of_work
 }
 
 /// Whether a layer says times of its own, for kinds that it does not name.
@@ -199,5 +290,7 @@ pub(super) fn own_times(spec: &LayerSpec) -> TimesSpec {
         forward_ms: spec.forward_ms,
         backward_ms: spec.backward_ms,
         weight_ms: spec.weight_ms,
+        attention_ms: spec.attention_ms,
+        fixed_ms: spec.fixed_ms,
     }
 }

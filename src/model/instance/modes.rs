@@ -56,6 +56,8 @@ fn timed(spec: &LayerSpec, mode: &ModeSpec) -> LayerSpec {
         forward_ms: mode.forward_ms,
         backward_ms: mode.backward_ms,
         weight_ms: mode.weight_ms,
+        attention_ms: spec.attention_ms,
+        fixed_ms: spec.fixed_ms,
         times: mode.times.clone(),
         work: mode.work.clone(),
         tie: spec.tie.clone(),

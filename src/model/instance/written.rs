@@ -94,6 +94,7 @@ impl Instance {
             forward_ms: (!backward).then_some(ns_to_ms(times.forward_ns)),
             backward_ms: Some(ns_to_ms(times.backward_ns)),
             weight_ms: (times.weight_ns > 0).then_some(ns_to_ms(times.weight_ns)),
+            ..TimesSpec::default()
         };
         if let [Some(only)] = times {
             return (spec(only), BTreeMap::new());

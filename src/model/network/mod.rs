@@ -21,6 +21,7 @@ use petgraph::graph::DiGraph;
 use petgraph::visit::NodeIndexable;
 
 use crate::model::precision::Precision;
+use crate::model::prompt::Reading;
 use crate::model::recompute;
 
 /// A validated network. Layers are known by their position in [`Network::layers`], which never changes.
@@ -62,6 +63,11 @@ pub struct Layer {
     pub operator: Option<String>,
     /// Times by device kind, in the order of the cluster's kinds; `None` where the kind cannot run it.
     pub times: Vec<Option<Times>>,
+    /// Of which parts its forward time is made, by device kind, where it runs there; of a layer that says nothing of attention, all is
+    /// in proportion to tokens.
+    pub readings: Vec<Option<Reading>>,
+    /// Whether it says what of it is attention.
+    pub says_attention: bool,
     /// Bytes of the parameters.
     pub parameter_bytes: u64,
     /// Bytes kept from forward to backward for each micro-batch in flight.

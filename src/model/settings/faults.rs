@@ -77,6 +77,7 @@ impl Settings {
         faults.extend(self.target_faults(instance));
         faults.extend(self.constraint_faults(instance));
         faults.extend(self.room_faults(instance, options));
+        faults.extend(self.prompt_faults(instance, options));
         faults.extend(self.bandwidth_fault(instance, options.bandwidth_bytes_per_s));
         faults.extend(self.modal_faults(instance));
         faults.extend(self.expert_faults(instance));

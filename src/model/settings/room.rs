@@ -10,6 +10,7 @@ use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::{Cache, Layer};
 use crate::model::options::{Groups, Objective, PipelineOptions};
+use crate::model::prompt::Prompt;
 use crate::model::setting;
 use crate::model::units::LARGEST_EXACT;
 use crate::model::words::{Setting, Words, words};
@@ -33,11 +34,13 @@ impl Room {
             .context
             .map(|context| context.saturating_mul(options.sequences.unwrap_or(1)));
         let tokens = options.tokens.or(of_each);
+        // What is read of a prompt is kept.
+        let read = Prompt::new(options.prompt, options.chunks.as_deref(), 0.0).map(|prompt| prompt.tokens);
         Self {
-            tokens: tokens.unwrap_or(0),
+            tokens: tokens.max(read).unwrap_or(0),
             sequences: options
                 .sequences
-                .unwrap_or(u64::from(is_most || tokens.is_some())),
+                .unwrap_or(u64::from(is_most || tokens.max(read).is_some())),
             is_most,
         }
     }
@@ -193,7 +196,7 @@ impl Settings {
             .iter()
             .filter(|layer| self.includes(layer));
         let keeps = |layer: &Layer| layer.modes().iter().any(|mode| mode.cache.token_bytes > 0);
-        let is_asked = self.room.is_most || self.room.tokens > 0;
+        let is_asked = self.room.is_most || self.room.tokens > self.prompt_tokens();
         let kind = FaultKind::Missing {
             what: "`kv_bytes_per_token`".into(),
             expected: "what layers keep of a token".into(),

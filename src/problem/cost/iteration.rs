@@ -64,6 +64,9 @@ fn run_ns(
     limits: &[u64],
     micro_batches: u64,
 ) -> u64 {
+    if let Some(reads) = problem.reads() {
+        return reads.run_ns(problem, assignment, choices);
+    }
     let settings = &problem.settings;
     let sums = sums_ns(problem, (assignment, choices), costs.len());
     let stages = costs.iter().zip(sums).map(|(cost, once_ns)| StageTimes {

@@ -100,6 +100,7 @@ impl Lift<'_> {
                 replicas: mode.replicas,
                 recomputed: self.recomputed(&all),
             }),
+            chunks_ms: Vec::new(),
         }
     }
 

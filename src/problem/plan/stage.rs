@@ -62,6 +62,10 @@ pub struct PlanStage {
     /// How its devices and layers run; absent where stages have no modes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PlanMode>,
+    /// What each chunk of a prompt takes here, work and transfers together; absent where none is read. The other times are those of the file's
+    /// micro-batch.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chunks_ms: Vec<f64>,
 }
 
 /// How a stage runs: its devices are replicas, one after the other, and each replica is a tensor group.
@@ -151,6 +155,10 @@ pub(super) fn plan_stages(instance: &Instance, problem: &Problem, allocation: &A
     };
     let memory = cost::stage_memory_bytes(problem, &assignment, used);
     let sums = cost::sums_ns(problem, (&assignment, &allocation.choices), used);
+    let chunks = problem
+        .reads()
+        .and_then(|reads| reads.stages_ns(problem, &assignment, &allocation.choices));
+    let chunks = chunks.unwrap_or_default();
     let settings = &problem.settings;
     let trains = settings.mode.trains();
     let splits = weights::are_told(instance, settings);
@@ -183,6 +191,9 @@ pub(super) fn plan_stages(instance: &Instance, problem: &Problem, allocation: &A
         in_flight: trains.then(|| settings.in_flight(used - k)),
         weight_versions: trains.then(|| settings.weight_versions(used - k)),
         mode: None,
+        chunks_ms: chunks
+            .get(k)
+            .map_or_else(Vec::new, |each| each.iter().map(|&ns| ns_to_ms(ns)).collect()),
     };
     layers.iter_mut().zip(staffed).enumerate().map(stage).collect()
 }

@@ -34,7 +34,11 @@ impl Throughput {
         (objective_ms, run): (Option<f64>, Option<PlanRun>),
         stages: &[PlanStage],
     ) -> Option<Self> {
-        let micro_batch = instance.network.micro_batch?;
+        // Of a prompt, the time to the first token says more.
+        let micro_batch = instance
+            .network
+            .micro_batch
+            .filter(|_| settings.prompt.is_none())?;
         let per_s = match run {
             Some(run) => run.micro_batches_per_s,
             None => {

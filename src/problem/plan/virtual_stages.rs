@@ -61,6 +61,7 @@ pub(super) fn stages(
         in_flight: trains.then(|| of.most_of_chunk(chunk)),
         weight_versions: trains.then_some(1),
         mode: None,
+        chunks_ms: Vec::new(),
     };
     layers.into_iter().enumerate().map(stage).collect()
 }

@@ -5,6 +5,7 @@ use rand_chacha::ChaCha8Rng;
 
 use super::Request;
 use super::trace::Trace;
+use crate::model::units::ms_to_ns;
 use crate::problem::pipeline::{Stream, Streams};
 use crate::problem::plan::{Plan, PlanStage};
 
@@ -37,6 +38,9 @@ impl<'a> Disturbance<'a> {
     /// The times that streams come to have where nothing changes any more, after a time; `None` where there is no such: tasks differ by
     /// chance, or replicas of a stage by their devices.
     pub(super) fn settled(&self, streams: &Streams, after_ns: u64) -> Option<Streams> {
+        if self.stages.iter().any(|stage| !stage.chunks_ms.is_empty()) {
+            return None;
+        }
         let mut settled = streams.clone();
         for stream in &mut settled.streams {
             let replicas = 0..self.stages[stream.stage].replicas();
@@ -53,17 +57,22 @@ impl<'a> Disturbance<'a> {
     /// The times of a task that starts now: to receive, work and send. Work takes the multiplier that holds at the start;
     /// each part is rounded to a whole nanosecond.
     pub(super) fn parts(&self, stream: &Stream, micro_batch: usize, now_ns: u64) -> [u64; 3] {
+        let stage = &self.stages[stream.stage];
+        let chunk = stage
+            .chunks_ms
+            .get(micro_batch)
+            .map(|&ms| [0, ms_to_ns(ms).unwrap_or(0), 0]);
+        let parts = chunk.unwrap_or(stream.parts);
         if self.jitter.is_none() && self.trace.is_empty() {
-            return stream.parts;
+            return parts;
         }
         let factor = self
             .jitter
             .map_or(1.0, |jitter| factor(jitter, stream, micro_batch));
-        let stage = &self.stages[stream.stage];
         let devices = stage.replica_devices(micro_batch % stage.replicas());
         let slow = self.trace.multiplier(devices, now_ns);
         let scaled = |ns: u64, by: f64| (ns as f64 * by).round() as u64;
-        let [receive, work, send] = stream.parts;
+        let [receive, work, send] = parts;
         [
             scaled(receive, factor),
             scaled(work, factor * slow),

@@ -136,6 +136,7 @@ pub fn simulate(plan: &Plan, request: &Request) -> Result<Simulation, InputError
     }
     let order = order_of(plan, &pipeline, request.order)?;
     let micro_batches = micro_batches(plan, request.micro_batches);
+    check_chunks(plan, micro_batches)?;
     let streams = Streams::new(&pipeline);
     check_size(&streams, micro_batches, request)?;
     let in_flight = request.in_flight.unwrap_or(in_flight_of(plan));
@@ -202,7 +203,10 @@ pub fn in_flight(plan: &Plan) -> Result<Vec<u64>, InputError> {
 pub(crate) fn run_of(plan: &Plan, in_flight: InFlight) -> Option<PlanRun> {
     /// A moment for each plan that is checked.
     const MOST_TASKS: u64 = 100_000;
-    let micro_batches = plan.problem.micro_batches?;
+    let micro_batches = plan
+        .problem
+        .micro_batches
+        .filter(|_| plan.problem.chunks.is_none())?;
     plan.problem.schedule.filter(|schedule| schedule.flushes())?;
     if plan.order.is_some() || plan.virtual_stages().is_some() {
         return None;
@@ -282,6 +286,31 @@ fn order_of(plan: &Plan, pipeline: &Pipeline, asked: Option<Schedule>) -> Result
             expected,
         },
     ))
+}
+
+/// Refuses micro-batches that are not the chunks of a prompt, and chunks that take longer than can be counted.
+fn check_chunks(plan: &Plan, micro_batches: u64) -> Result<(), InputError> {
+    if plan.problem.chunks.is_none() {
+        return Ok(());
+    }
+    let lengths = plan.stages.iter().map(|stage| stage.chunks_ms.len() as u64);
+    if let Some(other) = lengths.clone().find(|&chunks| chunks != micro_batches) {
+        let found = format!("{micro_batches} of a prompt whose stages have times of {other} chunks").into();
+        let expected = words!("as many as there are {}, or nothing", setting::CHUNKS);
+        return Err(InputError::option(
+            setting::MICRO_BATCHES,
+            FaultKind::Contradiction { found, expected },
+        ));
+    }
+    let all_ms: f64 = plan.stages.iter().flat_map(|stage| &stage.chunks_ms).sum();
+    let (found, most, unit) = (all_ms * NS_PER_MS, LARGEST_EXACT, "ns");
+    match found <= most as f64 {
+        true => Ok(()),
+        false => Err(InputError::option(
+            setting::CHUNKS,
+            FaultKind::Overflow { found, most, unit },
+        )),
+    }
 }
 
 /// Refuses what would not fit memory or whole nanoseconds.

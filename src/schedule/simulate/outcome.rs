@@ -166,7 +166,7 @@ impl Simulation {
             formula_iteration_ms: of.formula_iteration_ns().map(ns_to_ms),
             period_ms: period.map(|period| period.pace.each_ns() / NS_PER_MS),
             period_is_exact: period.is_some_and(|period| period.is_exact),
-            least_period_ms: of.streams.busiest().each_ns() / NS_PER_MS,
+            least_period_ms: of.chunks().unwrap_or(of.streams.busiest().each_ns() / NS_PER_MS),
             objective: problem.timed_objective().unwrap_or(Objective::Period),
             objective_ms: of.plan.objective_ms,
             bubble_share: bubble_share(&resources),
@@ -189,6 +189,15 @@ fn bubble_share(resources: &[Lane]) -> f64 {
 }
 
 impl Simulated<'_> {
+    /// What the busiest stage takes for a chunk of a prompt on average, in ms, where one is read.
+    fn chunks(&self) -> Option<f64> {
+        let chunks = self.plan.stages.iter().map(|stage| &stage.chunks_ms);
+        let means = chunks
+            .filter(|each| !each.is_empty())
+            .map(|each| each.iter().sum::<f64>() / each.len() as f64);
+        means.reduce(f64::max)
+    }
+
     /// None for lists: stages run ahead of the busiest one as far as these let them; what they do meanwhile repeats, and is no period.
     fn period(&self) -> Option<Period> {
         let leads = self.leads?;
@@ -200,7 +209,7 @@ impl Simulated<'_> {
         let measured = measure::period(self.streams, self.run, draining)?;
         let Request { trace, jitter, .. } = self.request;
         let pace = |streams: &Streams| steady(self.pipeline, streams, leads);
-        if trace.is_empty() && jitter.is_none() {
+        if trace.is_empty() && jitter.is_none() && self.chunks().is_none() {
             return Some(Period {
                 pace: pace(self.streams),
                 is_exact: true,
@@ -219,7 +228,11 @@ impl Simulated<'_> {
             return None;
         };
         let takes_turns = self.pipeline.stages.iter().any(|stage| stage.replicas > 1);
-        if !order.flushes() || self.pipeline.channels == Channels::Split || takes_turns {
+        if !order.flushes()
+            || self.chunks().is_some()
+            || self.pipeline.channels == Channels::Split
+            || takes_turns
+        {
             return None;
         }
         let phase = |times: PhaseTimes| match self.pipeline.has_links {

@@ -83,6 +83,9 @@ fn stage_times(k: usize, stage: &PlanStage, faults: &mut Vec<Fault>) -> StageTim
             0
         })
     };
+    for &ms in &stage.chunks_ms {
+        whole("chunks_ms", ms);
+    }
     let once_ns = whole("synchronization_ms", stage.synchronization_ms.unwrap_or(0.0));
     let mut ns = |field: &str, ms: f64| whole(field, ms * replicas as f64);
     let Transfers { forward, backward } = stage.transfers.unwrap_or_default();

@@ -135,7 +135,7 @@ impl Measured {
             let times = TimesSpec {
                 forward_ms: row.forward_ms,
                 backward_ms: row.backward_ms,
-                weight_ms: None,
+                ..TimesSpec::default()
             };
             Profile {
                 layers: vec![LayerSpec {

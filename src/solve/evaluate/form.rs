@@ -67,6 +67,7 @@ pub(super) fn stages(
             in_flight: None,
             weight_versions: None,
             mode,
+            chunks_ms: Vec::new(),
         });
     }
     Ok(stages)

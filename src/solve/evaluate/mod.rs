@@ -163,6 +163,9 @@ fn complete(instance: &Instance, settings: &Settings, plan: &mut Plan, found: &V
         stage.in_flight = in_flight;
         stage.weight_versions = weight_versions;
     }
+    for (k, stage) in plan.stages.iter_mut().enumerate() {
+        stage.chunks_ms = found.chunks_ms.get(k).cloned().unwrap_or_default();
+    }
     plan.tokens = plan.tokens_by_stage(instance, 1.0).into_iter().flatten().min();
     plan.tokens_bound = settings.room.is_most.then(|| bound_of_tokens(instance, settings));
     let is_split = settings.cuts == Cuts::Separate;

@@ -1,0 +1,76 @@
+//! Prompts in chunks, recomputed: what each chunk takes on each stage, and when the last one leaves the last stage.
+
+use std::collections::BTreeSet;
+
+use super::{Checker, FORWARD, Violation, workers};
+use crate::model::units::NS_PER_MS;
+use crate::problem::plan::Plan;
+
+impl Checker<'_> {
+    /// The time until a prompt is read, in ns: by stage and chunk, each behind the one before it and itself on the stage before. Stated times of chunks
+    /// are held against it.
+    pub(super) fn read_ns(&mut self, plan: &Plan) -> u128 {
+        let each = self.chunks_ns(plan.stages.len());
+        let ms = |ns: &u128| *ns as f64 / NS_PER_MS;
+        self.chunks_ms = each.iter().map(|stage| stage.iter().map(ms).collect()).collect();
+        for k in 0..each.len() {
+            let (stated, own) = (&plan.stages[k].chunks_ms, self.chunks_ms[k].clone());
+            if stated.len() != own.len() {
+                self.violations.push(Violation::Field {
+                    field: format!("stages[{k}].chunks_ms"),
+                    found: format!("{} of them", stated.len()),
+                    expected: format!("{}, one a chunk", own.len()).into(),
+                });
+                continue;
+            }
+            for (at, (stated, own)) in stated.iter().zip(own).enumerate() {
+                self.stated_ms(format!("stages[{k}].chunks_ms[{at}]"), *stated, own);
+            }
+        }
+        let chunks = each.first().map_or(0, Vec::len);
+        let mut done = vec![vec![0u128; chunks + 1]; each.len() + 1];
+        for (k, stage) in each.iter().enumerate() {
+            for (at, ns) in stage.iter().enumerate() {
+                done[k + 1][at + 1] = done[k][at + 1].max(done[k + 1][at]) + ns;
+            }
+        }
+        done[each.len()][chunks]
+    }
+
+    /// What each chunk takes on each of so many stages, from layers and tensors.
+    fn chunks_ns(&self, stages: usize) -> Vec<Vec<u128>> {
+        let Some(prompt) = &self.settings.prompt else {
+            return Vec::new();
+        };
+        let chunks = prompt.chunks();
+        let mut each = vec![vec![0u128; chunks.len()]; stages];
+        for at in 0..self.instance.network.layers.len() {
+            let place = self.stage_of[FORWARD][at].filter(|_| self.kept(at));
+            let Some(k) = place else { continue };
+            let kind = self.staff[k].keys().next();
+            let reading = kind
+                .and_then(|&kind| self.layer(at).readings[kind])
+                .unwrap_or_default();
+            let sums = each[k].iter_mut().zip(&chunks);
+            sums.for_each(|(sum, &chunk)| *sum += u128::from(reading.ns(chunk, prompt)));
+        }
+        for tensor in &self.instance.network.tensors {
+            let ends = std::iter::once(&tensor.producer).chain(&tensor.consumers);
+            let touched: BTreeSet<usize> = ends.filter_map(|&at| self.stage_of[FORWARD][at]).collect();
+            if touched.len() < 2 {
+                continue;
+            }
+            for k in touched.into_iter().filter(|&k| self.pays(k)) {
+                let sums = each[k].iter_mut().zip(&chunks);
+                sums.for_each(|(sum, &chunk)| {
+                    *sum += u128::from(self.settings.chunk_transfer_ns(tensor, chunk, prompt))
+                });
+            }
+        }
+        each
+    }
+
+    fn pays(&self, stage: usize) -> bool {
+        !self.settings.heterogeneous || workers::pays(self.instance, &self.staff[stage])
+    }
+}

@@ -1,0 +1,196 @@
+//! What a prompt takes that is read chunk by chunk: a flow shop whose jobs, the chunks, come in one order and differ. The symbols are those of
+//! `formulations/prompt.md`.
+
+use std::collections::BTreeMap;
+
+use crate::model::instance::Instance;
+use crate::model::prompt::Prompt;
+use crate::model::settings::Settings;
+use crate::problem::{Assignment, Item, Problem, Transfer};
+
+/// Times of each chunk of a prompt, in ns.
+type Each = Box<[u64]>;
+
+/// What items and transfers take for each chunk of a prompt.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Reads {
+    /// By kind in play, of each item; `None` where the kind cannot run it.
+    items: Vec<Vec<Option<Each>>>,
+    /// Of each transfer, on either side.
+    transfers: Vec<Each>,
+    /// How many chunks there are.
+    pub(crate) chunks: usize,
+}
+
+impl Problem {
+    /// The times of chunks, where the objective is to read them.
+    pub(crate) fn reads(&self) -> Option<&Reads> {
+        self.reads.as_deref().filter(|_| self.settings.reads_prompt())
+    }
+}
+
+impl Reads {
+    /// Those of the prompt that is asked for, if one is.
+    pub(super) fn new(
+        instance: &Instance,
+        settings: &Settings,
+        items: &[Item],
+        transfers: &[Transfer],
+    ) -> Option<Self> {
+        let prompt = settings.prompt.as_ref()?;
+        let on_kind = |&kind: &usize| {
+            let of_item = |item: &Item| each_of_item(instance, (prompt, kind), item);
+            items.iter().map(of_item).collect()
+        };
+        Some(Self {
+            items: settings.kinds.iter().map(on_kind).collect(),
+            transfers: each_of_transfers(instance, (settings, prompt), items, transfers),
+            chunks: prompt.chunks().len(),
+        })
+    }
+
+    /// What each chunk takes on a stage, work and transfers, on a device of a kind in play; `None` where it cannot run some item.
+    ///
+    /// * `members`: the items of the stage, which are those that are `inside`.
+    ///
+    /// Time O(members, and what they make and read, times the chunks).
+    pub(crate) fn stage_ns(
+        &self,
+        problem: &Problem,
+        members: &[usize],
+        inside: impl Fn(usize) -> bool,
+        class: usize,
+    ) -> Option<Vec<u64>> {
+        let mut sum = vec![0; self.chunks];
+        let mut add = |each: &Each| sum.iter_mut().zip(each).for_each(|(sum, ns)| *sum += ns);
+        for &item in members {
+            add(self.items[class][item].as_ref()?);
+        }
+        let workers = problem.workers.as_ref();
+        if workers.is_none_or(|workers| workers.classes[class].pays_communication) {
+            let touched = members.iter().flat_map(|&item| &problem.transfers_of[item]);
+            let mut touched: Vec<usize> = touched.copied().collect();
+            touched.sort_unstable();
+            touched.dedup();
+            // One that a member makes or reads is here.
+            let crosses = |t: &usize| problem.transfers[*t].items().any(|item| !inside(item));
+            touched
+                .into_iter()
+                .filter(crosses)
+                .for_each(|t| add(&self.transfers[t]));
+        }
+        Some(sum)
+    }
+
+    /// The time until the last stage of a plan has read the last chunk; `u64::MAX` where some device cannot run its stage.
+    ///
+    /// * `choices`: what each stage runs on, where workers differ; stages are not empty.
+    pub(crate) fn run_ns(&self, problem: &Problem, assignment: &Assignment, choices: &[usize]) -> u64 {
+        let stages = self.stages_ns(problem, assignment, choices);
+        stages.map_or(u64::MAX, |stages| {
+            let mut left = vec![0; self.chunks];
+            stages.iter().for_each(|stage| pass(&mut left, stage));
+            left.last().copied().unwrap_or(0)
+        })
+    }
+
+    /// What each chunk takes on each stage of a plan, likewise.
+    pub(crate) fn stages_ns(
+        &self,
+        problem: &Problem,
+        assignment: &Assignment,
+        choices: &[usize],
+    ) -> Option<Vec<Vec<u64>>> {
+        let used = assignment.iter().max().map_or(0, |last| last + 1);
+        let mut members = vec![Vec::new(); used];
+        assignment
+            .iter()
+            .enumerate()
+            .for_each(|(item, &stage)| members[stage].push(item));
+        let stage_ns = |(stage, members): (usize, &Vec<usize>)| {
+            let class = class_of(problem, choices.get(stage).copied().unwrap_or(0));
+            self.stage_ns(problem, members, |item| assignment[item] == stage, class)
+        };
+        members.iter().enumerate().map(stage_ns).collect()
+    }
+
+    /// At least what an item takes for each chunk, whatever runs it; nothing where nothing can.
+    pub(crate) fn least_ns(&self, item: usize) -> Vec<u64> {
+        let on_kinds = self.items.iter().filter_map(|items| items[item].as_ref());
+        let least = on_kinds.fold(vec![u64::MAX; self.chunks], |least, each| {
+            least
+                .iter()
+                .zip(each)
+                .map(|(&one, &other)| one.min(other))
+                .collect()
+        });
+        least
+            .into_iter()
+            .map(|ns| if ns == u64::MAX { 0 } else { ns })
+            .collect()
+    }
+}
+
+/// The kind in play, by position, of a choice of workers: each is one device.
+pub(crate) fn class_of(problem: &Problem, choice: usize) -> usize {
+    let workers = problem.workers.as_ref();
+    let devices = workers.and_then(|workers| {
+        workers.choices[choice]
+            .devices
+            .iter()
+            .position(|&devices| devices > 0)
+    });
+    devices.unwrap_or(0)
+}
+
+/// Chunks that leave what they come through at such times pass one more stage, each when it is there and the one before is done.
+pub(crate) fn pass(left: &mut [u64], stage: &[u64]) {
+    let mut free_ns = 0;
+    for (left_ns, ns) in left.iter_mut().zip(stage) {
+        free_ns = free_ns.max(*left_ns) + ns;
+        *left_ns = free_ns;
+    }
+}
+
+fn each_of_item(instance: &Instance, (prompt, kind): (&Prompt, usize), item: &Item) -> Option<Each> {
+    let layers = item
+        .layers
+        .iter()
+        .map(|&layer| instance.network.layers[layer].readings[kind]);
+    let readings: Option<Vec<_>> = layers.collect();
+    let readings = readings?;
+    let each = prompt.chunks().into_iter();
+    let each = each.map(|chunk| readings.iter().map(|reading| reading.ns(chunk, prompt)).sum());
+    Some(each.collect())
+}
+
+fn each_of_transfers(
+    instance: &Instance,
+    (settings, prompt): (&Settings, &Prompt),
+    items: &[Item],
+    transfers: &[Transfer],
+) -> Vec<Each> {
+    let chunks = prompt.chunks();
+    let mut item_of = BTreeMap::new();
+    for (at, item) in items.iter().enumerate() {
+        item_of.extend(item.layers.iter().map(|&layer| (layer, at)));
+    }
+    let position = |(at, transfer): (usize, &Transfer)| ((transfer.producer, transfer.consumers.clone()), at);
+    let positions: BTreeMap<(usize, Vec<usize>), usize> =
+        transfers.iter().enumerate().map(position).collect();
+    let mut all = vec![vec![0; chunks.len()].into_boxed_slice(); transfers.len()];
+    for tensor in &instance.network.tensors {
+        let Some(&producer) = item_of.get(&tensor.producer) else {
+            continue;
+        };
+        let consumers = tensor.consumers.iter().filter_map(|to| item_of.get(to).copied());
+        let mut consumers: Vec<usize> = consumers.filter(|&item| item != producer).collect();
+        consumers.sort_unstable();
+        consumers.dedup();
+        if let Some(&at) = positions.get(&(producer, consumers)) {
+            let each = all[at].iter_mut().zip(&chunks);
+            each.for_each(|(sum, &chunk)| *sum += settings.chunk_transfer_ns(tensor, chunk, prompt));
+        }
+    }
+    all
+}

@@ -1,0 +1,581 @@
+//! Prompts that are read in chunks, against all plans: what a chunk takes is computed here from the file, and runs are the longest of all rows of tasks
+//! that wait for each other.
+
+use rand::seq::IndexedRandom;
+use rand::{RngExt, SeedableRng};
+use rand_chacha::ChaCha8Rng;
+use rayon::prelude::*;
+use stagecut::check::check;
+use stagecut::instance::Instance;
+use stagecut::options::{Communication, Constraint, MemoryLimit, Mode, PipelineOptions};
+use stagecut::plan::bare::{BarePlan, BareStage};
+use stagecut::plan::{Plan, Status};
+use stagecut::settings::Settings;
+use stagecut::simulate::{Request, simulate};
+use stagecut::spec::{
+    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, MicroBatchSpec, NetworkSpec, TensorSpec,
+    TimesSpec, WorkSpec,
+};
+use stagecut::{Options, evaluate, solve};
+
+use crate::common::seeds;
+
+/// Parts of a forward time in ms: all of it, attention, what is fixed.
+fn times(rng: &mut ChaCha8Rng) -> TimesSpec {
+    let us = |n: u32| f64::from(n) / 1e3;
+    let parts: [u32; 3] = std::array::from_fn(|_| rng.random_range(0..=20));
+    TimesSpec {
+        forward_ms: Some(us(parts.iter().sum())),
+        attention_ms: Some(us(parts[0])),
+        fixed_ms: rng.random_bool(0.5).then(|| us(parts[1])),
+        ..TimesSpec::default()
+    }
+}
+
+fn layer(rng: &mut ChaCha8Rng, at: usize, kinds: &[DeviceKindSpec]) -> LayerSpec {
+    let mut few = |most: u32| f64::from(rng.random_range(0..=most));
+    let sizes = LayerSpec {
+        id: format!("l{at}"),
+        parameter_bytes: few(20),
+        resident_bytes: few(5),
+        kv_bytes_per_token: (few(3) - 1.0).max(0.0),
+        state_bytes_per_sequence: few(3),
+        ..LayerSpec::default()
+    };
+    match rng.random_range(0..4) {
+        0 => {
+            let own = times(rng);
+            LayerSpec {
+                forward_ms: own.forward_ms,
+                attention_ms: own.attention_ms,
+                fixed_ms: own.fixed_ms,
+                ..sizes
+            }
+        }
+        1 => {
+            let known = rng.random_range(1..=kinds.len());
+            let some = kinds
+                .sample(rng, known)
+                .map(|kind| kind.name.clone())
+                .collect::<Vec<_>>();
+            LayerSpec {
+                times: some.into_iter().map(|kind| (kind, times(rng))).collect(),
+                ..sizes
+            }
+        }
+        _ => {
+            let mut few = |most: u32| f64::from(rng.random_range(0..=most));
+            let (attention, rest) = (few(30), few(30));
+            LayerSpec {
+                work: Some(WorkSpec {
+                    forward_flops: attention + rest,
+                    forward_bytes: few(40),
+                    attention_flops: Some(attention),
+                    ..WorkSpec::default()
+                }),
+                ..sizes
+            }
+        }
+    }
+}
+
+fn kind(rng: &mut ChaCha8Rng, at: usize) -> DeviceKindSpec {
+    DeviceKindSpec {
+        name: format!("k{at}"),
+        count: Some(rng.random_range(1..=3)),
+        memory_bytes: rng
+            .random_bool(0.7)
+            .then(|| f64::from(rng.random_range(20..=300))),
+        flops_per_s: Some(1e6 * f64::from(rng.random_range(1..=4))),
+        memory_bytes_per_s: Some(1e6 * f64::from(rng.random_range(1..=4))),
+        efficiency: Some(0.5),
+        launch_ms: rng.random_bool(0.3).then_some(0.002),
+        pays_communication: rng.random_bool(0.8),
+        ..DeviceKindSpec::default()
+    }
+}
+
+fn drawn(seed: u64) -> InstanceSpec {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed);
+    let rng = &mut rng;
+    let kinds = if seed.is_multiple_of(2) {
+        1
+    } else {
+        rng.random_range(2..=3)
+    };
+    let kinds: Vec<DeviceKindSpec> = (0..kinds).map(|at| kind(rng, at)).collect();
+    let count = rng.random_range(2..=6);
+    let mut layers: Vec<LayerSpec> = (0..count).map(|at| layer(rng, at, &kinds)).collect();
+    let mut tensors = Vec::new();
+    for at in 0..count - 1 {
+        let mut consumers: Vec<usize> = (at + 1..count).filter(|_| rng.random_bool(0.3)).collect();
+        if consumers.is_empty() && (seed.is_multiple_of(3) || rng.random_bool(0.9)) {
+            consumers.push(at + 1);
+        }
+        let bytes = f64::from(rng.random_range(0..=30u8));
+        let is_timed = rng.random_bool(0.2);
+        tensors.push(TensorSpec {
+            producer: format!("l{at}"),
+            consumers: consumers.iter().map(|to| format!("l{to}")).collect(),
+            bytes: (!is_timed).then_some(bytes),
+            transfer_ms: is_timed.then_some(bytes / 1e3),
+        });
+    }
+    tensors.retain(|tensor| !tensor.consumers.is_empty());
+    if rng.random_bool(0.2) {
+        for at in [0, count - 1] {
+            layers[at].parameter_bytes = layers[at].parameter_bytes.max(7.0);
+            (layers[at].shared, layers[at].shared_bytes) = (Some("table".into()), Some(7.0));
+        }
+    }
+    if rng.random_bool(0.15) {
+        let (one, other) = (rng.random_range(0..count), rng.random_range(0..count));
+        [one, other]
+            .iter()
+            .for_each(|&at| layers[at].tie = Some("tie".into()));
+    }
+    InstanceSpec {
+        name: Some(format!("prompt-{seed}")),
+        network: NetworkSpec {
+            micro_batch: Some(MicroBatchSpec {
+                tokens: f64::from(rng.random_range(1..=40u8)),
+                ..MicroBatchSpec::default()
+            }),
+            layers,
+            tensors,
+            ..NetworkSpec::default()
+        },
+        cluster: Some(ClusterSpec {
+            device_kinds: kinds,
+            link: Some(LinkSpec {
+                bandwidth_bytes_per_s: 1e6 * f64::from(rng.random_range(1..=5)),
+                latency_ms: f64::from(rng.random_range(0..=2u8)) / 1e3,
+                nodes: None,
+            }),
+            ..ClusterSpec::default()
+        }),
+        pipeline: asked(rng, count),
+        ..InstanceSpec::default()
+    }
+}
+
+fn asked(rng: &mut ChaCha8Rng, layers: usize) -> PipelineOptions {
+    let is_list = rng.random_bool(0.6);
+    let sizes = if is_list { rng.random_range(1..=6) } else { 1 };
+    let name = |at: usize| format!("l{at}");
+    let constraint = match rng.random_range(0..8) {
+        0 => Some(Constraint::AtMost(rng.random_range(1..=3))),
+        1 => Some(Constraint::Apart(vec![name(0), name(layers - 1)])),
+        2 => Some(Constraint::Together(vec![name(0), name(1)])),
+        _ => None,
+    };
+    PipelineOptions {
+        mode: Some(Mode::Inference),
+        stages: rng.random_bool(0.5).then(|| rng.random_range(1..=3)),
+        all_stages: rng.random_bool(0.2).then_some(true),
+        prompt: (!is_list).then(|| rng.random_range(1..=60)),
+        chunks: Some((0..sizes).map(|_| rng.random_range(8..=30)).collect()),
+        communication: [None, Some(Communication::Ignored), Some(Communication::Blocking)]
+            [rng.random_range(0..3)],
+        memory_limit: rng
+            .random_bool(0.2)
+            .then(|| MemoryLimit::Bytes(rng.random_range(30..=300))),
+        tokens: rng.random_bool(0.3).then(|| rng.random_range(1..=80)),
+        sequences: rng.random_bool(0.3).then(|| rng.random_range(1..=3)),
+        constraints: constraint.map(|constraint| vec![constraint]),
+        ..PipelineOptions::default()
+    }
+}
+
+/// A problem in the words of its file.
+struct Every<'a> {
+    spec: &'a InstanceSpec,
+    settings: &'a Settings,
+    /// Tokens before each chunk, and its own, as parts of a micro-batch.
+    chunks: Vec<[f64; 2]>,
+    stage_of: Vec<usize>,
+    best_ns: Option<u64>,
+}
+
+impl<'a> Every<'a> {
+    fn search(spec: &'a InstanceSpec, settings: &'a Settings) -> Option<u64> {
+        let sizes = spec.pipeline.chunks.as_ref().expect("chunks");
+        let of = spec.network.micro_batch.as_ref().expect("tokens").tokens;
+        let tokens = spec.pipeline.prompt.unwrap_or(sizes.iter().sum());
+        let (mut chunks, mut before) = (Vec::new(), 0);
+        while before < tokens {
+            let size = sizes
+                .get(chunks.len())
+                .unwrap_or(&sizes[0])
+                .min(&(tokens - before))
+                .to_owned();
+            chunks.push([before as f64 / of, size as f64 / of]);
+            before += size;
+        }
+        let mut every = Every {
+            spec,
+            settings,
+            chunks,
+            stage_of: Vec::new(),
+            best_ns: None,
+        };
+        every.place();
+        every.best_ns
+    }
+
+    fn kinds(&self) -> &'a [DeviceKindSpec] {
+        &self.spec.cluster.as_ref().expect("a cluster").device_kinds
+    }
+
+    fn place(&mut self) {
+        let layers = self.spec.network.layers.len();
+        if self.stage_of.len() < layers {
+            for stage in 0..self.settings.stages.min(layers) {
+                self.stage_of.push(stage);
+                self.place();
+                self.stage_of.pop();
+            }
+            return;
+        }
+        let used = self.stage_of.iter().max().map_or(0, |last| last + 1);
+        if self.is_allowed(used) {
+            let mut left: Vec<usize> = self
+                .kinds()
+                .iter()
+                .map(|kind| kind.count.expect("a count"))
+                .collect();
+            self.staff(used, &mut left, &mut Vec::new());
+        }
+    }
+
+    fn at(&self, name: &str) -> usize {
+        let mut layers = self.spec.network.layers.iter();
+        self.stage_of[layers.position(|layer| layer.id == name).expect("a layer")]
+    }
+
+    fn is_allowed(&self, used: usize) -> bool {
+        let of = |stage: usize| self.stage_of.iter().filter(move |&&at| at == stage).count();
+        let ordered = self.spec.network.tensors.iter().all(|tensor| {
+            let from = self.at(&tensor.producer);
+            tensor.consumers.iter().all(|to| from <= self.at(to))
+        });
+        let tied = self
+            .spec
+            .network
+            .layers
+            .iter()
+            .filter(|layer| layer.tie.is_some());
+        let mut tied = tied.map(|layer| self.at(&layer.id));
+        let first = tied.next();
+        let keeps = |constraint: &Constraint| match constraint {
+            Constraint::AtMost(most) => (0..used).all(|stage| of(stage) <= *most),
+            Constraint::Apart(names) => self.at(&names[0]) != self.at(&names[1]),
+            Constraint::Together(names) => self.at(&names[0]) == self.at(&names[1]),
+            Constraint::Cuts(_) => unreachable!(),
+        };
+        ordered
+            && tied.all(|stage| Some(stage) == first)
+            && (0..used).all(|stage| of(stage) > 0)
+            && (!self.settings.all_stages || used == self.settings.stages)
+            && self.spec.pipeline.constraints.iter().flatten().all(keeps)
+    }
+
+    /// Puts the stages on devices, one after the other.
+    fn staff(&mut self, used: usize, left: &mut Vec<usize>, stages: &mut Vec<Vec<u64>>) {
+        if stages.len() == used {
+            let ns = longest_ns(stages);
+            self.best_ns = Some(self.best_ns.map_or(ns, |best| best.min(ns)));
+            return;
+        }
+        for kind in 0..left.len() {
+            let fits = left[kind] > 0 && self.fits(stages.len(), kind);
+            let Some(each) = fits.then(|| self.each_ns(stages.len(), kind)).flatten() else {
+                continue;
+            };
+            left[kind] -= 1;
+            stages.push(each);
+            self.staff(used, left, stages);
+            stages.pop();
+            left[kind] += 1;
+        }
+    }
+
+    fn fits(&self, stage: usize, kind: usize) -> bool {
+        let own = self.kinds()[kind].memory_bytes;
+        let given = self.spec.pipeline.memory_limit.and_then(MemoryLimit::bytes);
+        let limit = given.map_or(own.unwrap_or(f64::INFINITY), |bytes| bytes as f64);
+        let layers = self.spec.network.layers.iter().zip(&self.stage_of);
+        let held = layers.filter(|(_, at)| **at == stage).map(|(layer, _)| layer);
+        let asked = &self.spec.pipeline;
+        // The prompt is kept, of a sequence at least.
+        let of = self.spec.network.micro_batch.as_ref().map_or(0.0, |of| of.tokens);
+        let read: f64 = self.chunks.iter().map(|[_, part]| (part * of).round()).sum();
+        let tokens = read.max(asked.tokens.unwrap_or(0) as f64);
+        let sequences = asked.sequences.unwrap_or(1) as f64;
+        let mut bytes = 0.0;
+        let mut tables = 0;
+        for layer in held {
+            bytes += layer.parameter_bytes + layer.resident_bytes;
+            bytes += tokens * layer.kv_bytes_per_token + sequences * layer.state_bytes_per_sequence;
+            tables += usize::from(layer.shared.is_some());
+        }
+        bytes - if tables == 2 { 7.0 } else { 0.0 } <= limit
+    }
+
+    /// What each chunk takes; `None` where some layer has no time there.
+    fn each_ns(&self, stage: usize, kind: usize) -> Option<Vec<u64>> {
+        let pays =
+            self.kinds()[kind].pays_communication && self.settings.communication == Communication::Blocking;
+        let of_chunk = |&[before, part]: &[f64; 2]| {
+            let pairs = part * (2.0 * before + part);
+            let mut ns = 0;
+            for (layer, _) in self
+                .spec
+                .network
+                .layers
+                .iter()
+                .zip(&self.stage_of)
+                .filter(|(_, at)| **at == stage)
+            {
+                ns += self.layer_ns(layer, kind, [part, pairs])?;
+            }
+            for tensor in self.spec.network.tensors.iter().filter(|_| pays) {
+                let mut ends: Vec<usize> = tensor.consumers.iter().map(|to| self.at(to)).collect();
+                ends.push(self.at(&tensor.producer));
+                if ends.contains(&stage) && ends.iter().any(|&end| end != stage) {
+                    ns += self.moved_ns(tensor, part);
+                }
+            }
+            Some(ns)
+        };
+        self.chunks.iter().map(of_chunk).collect()
+    }
+
+    /// What moves of a tensor for so much of a micro-batch.
+    fn moved_ns(&self, tensor: &TensorSpec, part: f64) -> u64 {
+        let link = self
+            .spec
+            .cluster
+            .as_ref()
+            .and_then(|cluster| cluster.link.as_ref())
+            .expect("a link");
+        let timed = tensor
+            .transfer_ms
+            .map_or(0.0, |ms| (part * (1e6 * ms).round()).round());
+        let bytes = (part * tensor.bytes.unwrap_or(0.0)).round();
+        let sent = (1e9 * bytes / link.bandwidth_bytes_per_s).round() + (1e6 * link.latency_ms).round();
+        (timed + if bytes > 0.0 { sent } else { 0.0 }) as u64
+    }
+
+    fn layer_ns(&self, layer: &LayerSpec, kind: usize, [part, pairs]: [f64; 2]) -> Option<u64> {
+        let kind = &self.kinds()[kind];
+        let measured = layer
+            .times
+            .get(&kind.name)
+            .cloned()
+            .or(layer.forward_ms.map(|_| TimesSpec {
+                forward_ms: layer.forward_ms,
+                attention_ms: layer.attention_ms,
+                fixed_ms: layer.fixed_ms,
+                ..TimesSpec::default()
+            }));
+        if let Some(times) = measured {
+            let [forward, attention, fixed] =
+                [times.forward_ms, times.attention_ms, times.fixed_ms].map(|ms| 1e6 * ms.unwrap_or(0.0));
+            let rest = forward.round() - attention.round() - fixed.round();
+            return Some((fixed.round() + (rest * part + attention.round() * pairs)).round() as u64);
+        }
+        let work = layer.work.as_ref()?;
+        let [arithmetic_ns, traffic_ns] = [kind.flops_per_s?, kind.memory_bytes_per_s?]
+            .map(|rate| move |amount: f64| 1e9 * amount / (0.5 * rate));
+        let attention = work.attention_flops.unwrap_or(0.0);
+        let arithmetic =
+            arithmetic_ns(work.forward_flops - attention) * part + arithmetic_ns(attention) * pairs;
+        let weights = layer.parameter_bytes.min(work.forward_bytes);
+        let traffic = traffic_ns(weights) + traffic_ns(work.forward_bytes - weights) * part;
+        let is_idle = work.forward_flops == 0.0 && work.forward_bytes == 0.0;
+        let launch = if is_idle {
+            0.0
+        } else {
+            1e6 * kind.launch_ms.unwrap_or(0.0)
+        };
+        Some((launch + arithmetic.max(traffic)).round() as u64)
+    }
+}
+
+/// The longest row of tasks from the first chunk on the first stage to the last chunk on the last, each a chunk or a stage further.
+fn longest_ns(stages: &[Vec<u64>]) -> u64 {
+    fn from(stages: &[Vec<u64>], stage: usize, chunk: usize) -> u64 {
+        let more = (chunk + 1 < stages[stage].len()).then(|| from(stages, stage, chunk + 1));
+        let down = (stage + 1 < stages.len()).then(|| from(stages, stage + 1, chunk));
+        stages[stage][chunk] + more.max(down).unwrap_or(0)
+    }
+    from(stages, 0, 0)
+}
+
+fn ns(ms: f64) -> u64 {
+    (1e6 * ms).round() as u64
+}
+
+/// Whether a drawn problem is not refused, and has a plan; then it is the best, the checker accepts it and it runs as it says.
+fn is_best(seed: u64) -> Option<bool> {
+    let spec = drawn(seed);
+    let instance = Instance::from_spec(&spec).ok()?;
+    let settings = Settings::resolve(&instance, &PipelineOptions::default()).ok()?;
+    let best = Every::search(&spec, &settings);
+    let plan = match solve(&instance, &Options::default()) {
+        Ok(plan) => plan,
+        // Fewer items than stages that are all to hold something.
+        Err(error) if error.to_string().contains("under `all_stages`") => return None,
+        Err(error) => panic!("seed {seed}: {error}"),
+    };
+    assert_eq!(check(&instance, &settings, &plan), [], "seed {seed}");
+    let expected = if best.is_some() {
+        Status::Optimal
+    } else {
+        Status::Infeasible
+    };
+    assert_eq!(
+        (plan.status, plan.objective_ms.map(ns)),
+        (expected, best),
+        "seed {seed}"
+    );
+    if best.is_some() {
+        let run = simulate(&plan, &Request::default()).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+        assert_eq!(Some(ns(run.iteration_ms)), best, "seed {seed}");
+    }
+    Some(best.is_some())
+}
+
+#[test]
+fn prompts_are_read_as_soon_as_by_brute_force() {
+    let found: Vec<bool> = seeds(1_500).into_par_iter().filter_map(is_best).collect();
+    let planned = found.iter().filter(|&&is_planned| is_planned).count();
+    println!("{} compared, {planned} with a plan", found.len());
+    assert!(found.len() > 1_000 && planned > 600, "{} {planned}", found.len());
+}
+
+/// Equal blocks, of which attention is a part.
+fn stack(blocks: usize, asked: PipelineOptions) -> InstanceSpec {
+    let block = |at: usize| LayerSpec {
+        id: format!("b{at}"),
+        forward_ms: Some(2.0),
+        attention_ms: Some(0.5),
+        fixed_ms: Some(0.1),
+        ..LayerSpec::default()
+    };
+    let flow = |at: usize| TensorSpec {
+        producer: format!("b{at}"),
+        consumers: vec![format!("b{}", at + 1)],
+        bytes: Some(0.0),
+        transfer_ms: None,
+    };
+    InstanceSpec {
+        name: Some("stack".into()),
+        network: NetworkSpec {
+            micro_batch: Some(MicroBatchSpec {
+                tokens: 1_000.0,
+                ..MicroBatchSpec::default()
+            }),
+            layers: (0..blocks).map(block).collect(),
+            tensors: (0..blocks - 1).map(flow).collect(),
+            ..NetworkSpec::default()
+        },
+        pipeline: PipelineOptions {
+            mode: Some(Mode::Inference),
+            ..asked
+        },
+        ..InstanceSpec::default()
+    }
+}
+
+fn blocks(plan: &Plan) -> Vec<usize> {
+    plan.stages.iter().map(|stage| stage.forward.len()).collect()
+}
+
+#[test]
+fn what_is_over_lies_on_the_last_stages() {
+    for (count, stages, chunks) in [(10, 2, 4), (13, 4, 8), (15, 4, 6), (22, 5, 16)] {
+        let asked = PipelineOptions {
+            stages: Some(stages),
+            prompt: Some(1_000 * chunks),
+            chunks: Some(vec![1_000]),
+            ..PipelineOptions::default()
+        };
+        let instance = Instance::from_spec(&stack(count, asked)).expect("a valid file");
+        let plan = solve(&instance, &Options::default()).expect("a plan");
+        let counts = blocks(&plan);
+        assert_eq!(plan.status, Status::Optimal, "{counts:?}");
+        assert!(counts.is_sorted() && counts[0] < counts[stages - 1], "{counts:?}");
+        // The same stages the other way round.
+        let turned: Vec<usize> = counts.iter().rev().copied().collect();
+        let ms = cost_ms(&instance, &turned);
+        assert!(ms > plan.objective_ms.expect("a plan"), "{turned:?}");
+    }
+}
+
+/// What stages of so many layers, in order, come to.
+fn cost_ms(instance: &Instance, counts: &[usize]) -> f64 {
+    let mut layers = instance.network.layers.iter().map(|layer| layer.id.clone());
+    let stage = |&count: &usize| BareStage {
+        layers: layers.by_ref().take(count).collect(),
+        ..BareStage::default()
+    };
+    let bare = BarePlan {
+        stages: counts.iter().map(stage).collect(),
+    };
+    let evaluation = evaluate(instance, &Options::default(), &bare).expect("a plan");
+    assert_eq!(evaluation.violations, []);
+    evaluation.plan.objective_ms.expect("a time")
+}
+
+/// Options as a file has them, and what is said of them.
+const REFUSED: [(&str, &str); 15] = [
+    (r#"{"mode": "training"}"#, "`training` with a prompt"),
+    (r#"{"objective": "period"}"#, "`period` with a prompt"),
+    (r#"{"objective": "tokens"}"#, "`tokens` with a prompt"),
+    (r#"{"communication": "overlapped"}"#, "`overlapped` with a prompt"),
+    (r#"{"tensor": 2}"#, "modes"),
+    (r#"{"replicas": 2}"#, "modes"),
+    (r#"{"virtual_stages": 2}"#, "virtual stages with a prompt"),
+    (r#"{"groups": "assign"}"#, "groups with a prompt"),
+    (r#"{"micro_batches": 3}"#, "3 with a prompt of 2"),
+    (r#"{"prompt": 999}"#, "1000 tokens in chunks of a prompt of 999"),
+    (r#"{"chunks": []}"#, "none"),
+    (r#"{"chunks": [5, 0]}"#, "from 1 to 2^53"),
+    (
+        r#"{"prompt": 18446744073709551615, "chunks": [1]}"#,
+        "from 1 to 2^53",
+    ),
+    (r#"{"prompt": 9007199254740992, "chunks": [1]}"#, "of them"),
+    (
+        r#"{"prompt": 9007199254740992, "chunks": [1125899906842624]}"#,
+        "ns",
+    ),
+];
+
+#[test]
+fn what_a_prompt_cannot_be_asked_with_is_refused_by_name() {
+    let asked = PipelineOptions {
+        stages: Some(2),
+        chunks: Some(vec![400, 600]),
+        ..PipelineOptions::default()
+    };
+    let instance = Instance::from_spec(&stack(4, asked.clone())).expect("a valid file");
+    for (change, with) in REFUSED {
+        let change: PipelineOptions = serde_json::from_str(change).expect("options");
+        let error = Settings::resolve(&instance, &change).expect_err(with);
+        assert!(error.to_string().contains(with), "{with}: {error}");
+    }
+    let alone = PipelineOptions {
+        chunks: None,
+        ..asked
+    };
+    let without = Instance::from_spec(&stack(4, alone)).expect("a valid file");
+    let prompt = PipelineOptions {
+        prompt: Some(5_000),
+        ..PipelineOptions::default()
+    };
+    let error = Settings::resolve(&without, &prompt).expect_err("no chunks");
+    assert!(error.to_string().contains("tokens of a chunk"), "{error}");
+}

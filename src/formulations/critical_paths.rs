@@ -65,6 +65,8 @@ pub struct Asked {
     pub chunks_of: Vec<Vec<usize>>,
     /// What every chunk takes beside its items, in ns, as [`Kind::times_ns`].
     pub beside_ns: Vec<ChunkTimes>,
+    /// Before the first operation of every device and behind its last one, at least, in ns.
+    pub lead_ns: Vec<f64>,
     /// What chunks hold at least.
     pub least: Vec<Least>,
     /// What devices may hold.
@@ -266,21 +268,26 @@ impl PathProgram {
         }
     }
 
-    /// Family `device`: as many items of a kind as a device has time for, with all micro-batches, in an iteration of interest.
+    /// Family `device`: as many items of a kind, and of those that take longer, as a device has time for in an iteration of interest.
     fn devices(&mut self, asked: &Asked) {
         // Less than an item is, more than doubles lose.
         const ROUNDING: f64 = 1e-6;
+        let own_ns = |kind: &Kind| -> f64 { in_turn(&kind.times_ns).sum() };
         for (d, chunks) in asked.chunks_of.iter().enumerate() {
             let beside_ns: f64 = chunks.iter().flat_map(|&c| in_turn(&asked.beside_ns[c])).sum();
-            let room_ns = asked.at_most_ns / asked.micro_batches as f64 - beside_ns;
+            let left_ns = asked.at_most_ns - asked.lead_ns[d];
+            let room_ns = left_ns / asked.micro_batches as f64 - beside_ns;
             for (k, kind) in asked.kinds.iter().enumerate() {
-                let own_ns: f64 = in_turn(&kind.times_ns).sum();
-                let most = (room_ns / own_ns + ROUNDING).floor();
-                if kind.is_whole && own_ns > 0.0 && most < kind.count as f64 {
+                let least_ns = own_ns(kind);
+                let is_among = |other: &Kind| other.is_whole && own_ns(other) >= least_ns;
+                let among = || (0..asked.kinds.len()).filter(|&other| is_among(&asked.kinds[other]));
+                let count: usize = among().map(|other| asked.kinds[other].count).sum();
+                let most = (room_ns / least_ns + ROUNDING).floor();
+                if kind.is_whole && least_ns > 0.0 && most < count as f64 {
                     let mut held = Expression::default();
-                    chunks
-                        .iter()
-                        .for_each(|&c| self.counts[k][c].add_to(&mut held, 1.0));
+                    for (other, &c) in among().flat_map(|other| chunks.iter().map(move |c| (other, c))) {
+                        self.counts[other][c].add_to(&mut held, 1.0);
+                    }
                     let name = format!("device[{},{}]", d + 1, k + 1);
                     self.program.add_row(name, held, most.max(0.0).into());
                 }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use super::options::ChunkOptions;
+use super::places;
 use crate::formulations::critical_paths::{Asked, Kind, Least, Line, Room};
 use crate::model::options::Communication;
 use crate::problem::pipeline::ChunkTimes;
@@ -63,6 +64,10 @@ pub(super) fn ask(options: &dyn ChunkOptions, order: &[usize]) -> Asked {
         kinds: told.kinds,
         chunks_of: of.chunks_of.clone(),
         beside_ns: beside_ns(options, is_row),
+        lead_ns: places::places(options)
+            .iter()
+            .map(|place| place.lead_ns as f64)
+            .collect(),
         rooms: rooms(options),
         paths: Vec::new(),
         micro_batches: super::micro_batches(problem),

@@ -17,7 +17,7 @@ pub(super) fn least_ns(options: &dyn ChunkOptions) -> u64 {
 }
 
 /// When devices begin and end at the best, and what they do beside their items.
-fn places(options: &dyn ChunkOptions) -> Vec<Place> {
+pub(super) fn places(options: &dyn ChunkOptions) -> Vec<Place> {
     let of = options.laid();
     let is_row = super::is_row(options.row());
     let beside_ns = asked::beside_ns(options, is_row);

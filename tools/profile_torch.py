@@ -644,7 +644,7 @@ def micro_batch(inputs, layers, training):
     if not isinstance(words, torch.Tensor):
         return {}
     forward = sum(layer.flops["forward"] for layer in layers)
-    made = {"tokens": words.numel()}
+    made = {"tokens": words.numel(), **({"sequences": words.shape[0]} if words.dim() == 2 else {})}
     if forward:
         # A product for each operand of a product, with nothing that attention computes again.
         made.update({"forward_flops": forward, **({"backward_flops": 2 * forward} if training else {})})

@@ -84,10 +84,30 @@ fn flags(instance: &Instance, plan: &Plan, (devices, ranks): (usize, RankDevices
         0 => String::new(),
         mtp => format!(" --mtp-num-layers {mtp}"),
     };
+    let batch = batch_flags(instance, plan);
     Ok(format!(
-        "{environment}--num-layers {}{predictors} --pipeline-model-parallel-size {devices} --pipeline-model-parallel-layout \"{layout}\"{modes}{states}\n",
+        "{environment}--num-layers {}{predictors} --pipeline-model-parallel-size {devices} --pipeline-model-parallel-layout \"{layout}\"{modes}{states}{batch}\n",
         stack.blocks.len(),
     ))
+}
+
+/// What an iteration takes in, as far as the network says: times and memory of the plan are those of these sizes.
+fn batch_flags(instance: &Instance, plan: &Plan) -> String {
+    let of = instance.network.micro_batch;
+    let Some((of, sequences)) = of.and_then(|of| Some((of, of.sequences?))) else {
+        return String::new();
+    };
+    let length = of.tokens / sequences as f64;
+    let all = plan
+        .problem
+        .micro_batches
+        .map_or_else(String::new, |micro_batches| {
+            format!(
+                " --global-batch-size {}",
+                u128::from(micro_batches) * u128::from(sequences)
+            )
+        });
+    format!(" --seq-length {length} --micro-batch-size {sequences}{all}")
 }
 
 /// The layout of a plan, of whatever target; `None` where Megatron has none for it.

@@ -68,6 +68,9 @@ pub struct NetworkSpec {
 pub struct MicroBatchSpec {
     /// Tokens that a pass takes in: of decoding, one of each sequence.
     pub tokens: f64,
+    /// Sequences that these tokens are of, as many of each.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub sequences: Option<u64>,
     /// FLOPs of the matrix products of a forward pass, those of attention among them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub forward_flops: Option<f64>,

@@ -111,7 +111,8 @@ fn megatrons_layout() {
     let flags = |folder: &Folder| export(folder, "net.json", "megatron");
     let same = "--num-layers 12 --pipeline-model-parallel-size 4 --pipeline-model-parallel-layout";
     // The head, with all words, weighs as much as four blocks.
-    assert_eq!(flags(&folder), format!("{same} \"Et*4|t*4|t*4|L\"\n"));
+    let batch = "--seq-length 1024 --micro-batch-size 1";
+    assert_eq!(flags(&folder), format!("{same} \"Et*4|t*4|t*4|L\" {batch}\n"));
     solve(&folder, "net.json", &["--stages", "2"]);
     let two = flags(&folder);
     assert!(two.contains("\"Et*8|t*4,L\""), "{two}");

@@ -280,16 +280,20 @@ device_kinds = [{ name = "gpu", count = 1, flops_per_s = 100e12, precision = "bf
         text.contains("100000 tokens/s") && !text.contains("MFU"),
         "{text}"
     );
-    folder.write(
-        "net.toml",
-        "[network]\nmicro_batch = { tokens = 0 }\nlayers = [{ id = \"a\", forward_ms = 1.0 }]\n",
-    );
-    let run = folder.run(&["solve", "net.toml", "--stages", "1"]);
-    assert!(
-        run.code == 2 && run.stderr.contains("network.micro_batch.tokens"),
-        "{}",
-        run.stderr
-    );
+    for (wrong, field) in [
+        ("tokens = 0", "tokens"),
+        ("tokens = 10, sequences = 0", "sequences"),
+        ("tokens = 10, sequences = 4", "sequences"),
+    ] {
+        let layers = "layers = [{ id = \"a\", forward_ms = 1.0 }]";
+        folder.write(
+            "net.toml",
+            format!("[network]\nmicro_batch = {{ {wrong} }}\n{layers}\n"),
+        );
+        let run = folder.run(&["solve", "net.toml", "--stages", "1"]);
+        let named = format!("network.micro_batch.{field}");
+        assert!(run.code == 2 && run.stderr.contains(&named), "{}", run.stderr);
+    }
 }
 
 /// The rows of one measurement that `docs/rooflines.md` shows, as its tables have them, and what part of the peak each row of the file is.

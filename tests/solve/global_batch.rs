@@ -250,6 +250,9 @@ fn what_is_written_goes_on() {
     folder.succeed(&["check", "net.json", "plan.json"]);
     let flags = folder.succeed(&["export", "net.json", "plan.json", "--to", "megatron"]);
     assert_eq!(found["told"], flags);
+    let size = found["micro_batch"].as_u64().unwrap();
+    let batch = format!(" --seq-length 2048 --micro-batch-size {size} --global-batch-size 8\n");
+    assert!(flags.ends_with(&batch), "{flags}");
     let layout = found["layout"].as_str().unwrap();
     assert!(flags.contains(&format!("\"{layout}\"")), "{flags}");
     let pipeline = found["pipeline"].to_string();

@@ -264,6 +264,7 @@ pub(crate) fn network(model: &Model, run: &Run) -> NetworkSpec {
         precision: Some(run.precision.into()),
         micro_batch: Some(MicroBatchSpec {
             tokens: run.tokens(),
+            sequences: Some(run.micro_batch as u64),
             forward_flops: Some(model_flops),
             // A product for each of the two operands of every product.
             backward_flops: run.trains().then_some(2.0 * model_flops),

@@ -315,8 +315,18 @@ impl Checks {
     fn micro_batch(&mut self, spec: &NetworkSpec) -> Option<MicroBatch> {
         let spec = spec.micro_batch.as_ref()?;
         let at = |field: &str| format!("network.micro_batch.{field}");
+        let tokens = self.positive(at("tokens"), Some(spec.tokens))?;
+        let are_even = |sequences: u64| sequences > 0 && tokens % sequences as f64 == 0.0;
+        if let Some(sequences) = spec.sequences.filter(|&sequences| !are_even(sequences)) {
+            let kind = FaultKind::BadNumber {
+                found: sequences as f64,
+                expected: "a whole number of sequences that share out the tokens evenly",
+            };
+            self.add(at("sequences"), kind);
+        }
         Some(MicroBatch {
-            tokens: self.positive(at("tokens"), Some(spec.tokens))?,
+            tokens,
+            sequences: spec.sequences,
             forward_flops: self.positive(at("forward_flops"), spec.forward_flops),
             backward_flops: self.positive(at("backward_flops"), spec.backward_flops),
         })

@@ -27,6 +27,7 @@ impl Instance {
                 precision: self.network.precision,
                 micro_batch: self.network.micro_batch.map(|of| MicroBatchSpec {
                     tokens: of.tokens,
+                    sequences: of.sequences,
                     forward_flops: of.forward_flops,
                     backward_flops: of.backward_flops,
                 }),

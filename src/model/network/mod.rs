@@ -47,6 +47,8 @@ pub struct Network {
 pub struct MicroBatch {
     /// Tokens that a pass takes in, more than 0.
     pub tokens: f64,
+    /// Sequences that these are of, as many of each, where the file says so.
+    pub sequences: Option<u64>,
     /// FLOPs that the model asks for forward, where the file says so.
     pub forward_flops: Option<f64>,
     /// The same backward.

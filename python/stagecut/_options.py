@@ -15,6 +15,8 @@ class Problem(TypedDict, total=False):
     """Ask for exactly that many non-empty stages"""
     bandwidth: Union[float, str]
     """Bandwidth of every link, in bytes per second, or with a unit such as 100GB/s or 25Gb/s"""
+    chunks: Sequence[int]
+    """Tokens of each chunk of a prompt, separated by commas, or of all where there is one number"""
     communication: Literal["blocking", "overlapped", "ignored"]
     """How transfers between stages cost time [default: blocking]"""
     constraints: Sequence[Mapping[str, object]]
@@ -56,6 +58,8 @@ class Problem(TypedDict, total=False):
     precision: Literal["uniform", "fp32", "bf16-mixed", "fp16-mixed"]
     """Numbers that training keeps for each parameter [default: uniform; for networks of 16 bits whose stages have
     modes: mixed]"""
+    prompt: int
+    """Tokens of a prompt that is read in chunks, each a micro-batch: inference [default: those of the chunks]"""
     recompute: str
     """What layers may compute again in the backward pass: `none`, `full`, other names of modes, or `choose`
     [default: none]"""

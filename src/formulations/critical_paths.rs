@@ -279,15 +279,19 @@ impl PathProgram {
             let room_ns = left_ns / asked.micro_batches as f64 - beside_ns;
             for (k, kind) in asked.kinds.iter().enumerate() {
                 let least_ns = own_ns(kind);
-                let is_among = |other: &Kind| other.is_whole && own_ns(other) >= least_ns;
-                let among = || (0..asked.kinds.len()).filter(|&other| is_among(&asked.kinds[other]));
-                let count: usize = among().map(|other| asked.kinds[other].count).sum();
+                let is_among = |other: &usize| {
+                    let other = &asked.kinds[*other];
+                    other.is_whole && own_ns(other) >= least_ns
+                };
+                let among: Vec<usize> = (0..asked.kinds.len()).filter(is_among).collect();
+                let count: usize = among.iter().map(|&other| asked.kinds[other].count).sum();
                 let most = (room_ns / least_ns + ROUNDING).floor();
                 if kind.is_whole && least_ns > 0.0 && most < count as f64 {
                     let mut held = Expression::default();
-                    for (other, &c) in among().flat_map(|other| chunks.iter().map(move |c| (other, c))) {
-                        self.counts[other][c].add_to(&mut held, 1.0);
-                    }
+                    let counts = among
+                        .iter()
+                        .flat_map(|&other| chunks.iter().map(move |&c| (other, c)));
+                    counts.for_each(|(other, c)| self.counts[other][c].add_to(&mut held, 1.0));
                     let name = format!("device[{},{}]", d + 1, k + 1);
                     self.program.add_row(name, held, most.max(0.0).into());
                 }

@@ -58,16 +58,15 @@ pub(super) fn ask(options: &dyn ChunkOptions, order: &[usize]) -> Asked {
         true => lines(order, &told.shares, told.kinds.len()),
         false => Vec::new(),
     };
+    let beside_ns = beside_ns(options, is_row);
+    let places = places::places(options, (is_row, &beside_ns));
     Asked {
         least: least(options, &told, (order, is_row)),
         lines,
         kinds: told.kinds,
         chunks_of: of.chunks_of.clone(),
-        beside_ns: beside_ns(options, is_row),
-        lead_ns: places::places(options)
-            .iter()
-            .map(|place| place.lead_ns as f64)
-            .collect(),
+        beside_ns,
+        lead_ns: places.iter().map(|place| place.lead_ns as f64).collect(),
         rooms: rooms(options),
         paths: Vec::new(),
         micro_batches: super::micro_batches(problem),

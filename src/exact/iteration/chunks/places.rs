@@ -4,23 +4,23 @@ use super::super::row::{self, Place, Set};
 use super::asked;
 use super::options::ChunkOptions;
 use crate::heuristics::orders;
+use crate::problem::pipeline::ChunkTimes;
 
 /// No plan takes less, in ns; `u64::MAX` where devices have no memory for all items.
 pub(super) fn least_ns(options: &dyn ChunkOptions) -> u64 {
     let row = options.row();
     let items = row.items.iter();
     let sets = row::sets(items.map(|item| (item.work_ns(), [item.base_bytes, item.stash_bytes, 0])));
-    let places = places(options);
+    let is_row = super::is_row(row);
+    let places = places(options, (is_row, &asked::beside_ns(options, is_row)));
     let micro_batches = row.settings.run_micro_batches();
     let of_set = |set: &Set| row::least_ns(set, micro_batches, (&places, &most(options, set)), false);
     sets.iter().map(of_set).max().unwrap_or(0)
 }
 
-/// When devices begin and end at the best, and what they do beside their items.
-pub(super) fn places(options: &dyn ChunkOptions) -> Vec<Place> {
+/// When devices begin and end at the best, and what they do beside their items, of which chunks have so much.
+pub(super) fn places(options: &dyn ChunkOptions, (is_row, beside_ns): (bool, &[ChunkTimes])) -> Vec<Place> {
     let of = options.laid();
-    let is_row = super::is_row(options.row());
-    let beside_ns = asked::beside_ns(options, is_row);
     let sum_ns = |chunk: usize, passes: usize| beside_ns[chunk][..passes].iter().sum::<f64>() as u64;
     let passes = passes_of_lead(options);
     let least_ns = least_ns_of_chunks(options, (is_row, passes));

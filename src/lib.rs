@@ -223,6 +223,7 @@ pub use crate::cluster::Cluster;
 pub use crate::fault::InputError;
 pub use crate::instance::{Instance, InstanceBuilder};
 pub use crate::methods::Method;
+pub use crate::model::efficiency::Efficiency;
 pub use crate::model::precision::Precision;
 pub use crate::network::Network;
 pub use crate::options::PipelineOptions;

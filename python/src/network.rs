@@ -58,8 +58,8 @@ impl Network {
         self.0.on_cluster(cluster).map(Self).map_err(error)
     }
 
-    /// The same where devices reach that part of their peak rates.
-    fn at(&self, efficiency: f64) -> PyResult<Self> {
+    /// The same where devices reach that part of their peak rates: a number, or `measured`.
+    fn at(&self, efficiency: &str) -> PyResult<Self> {
         self.0.at_efficiency(efficiency).map(Self).map_err(error)
     }
 

@@ -6,12 +6,13 @@ import json
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any, Union
+from typing import Any, Literal, Union
 
 from . import _stagecut
 from ._errors import Fault, InputError, call
 
 Cluster = Union[str, "os.PathLike[str]", Mapping[str, Any]]
+Efficiency = Union[float, Literal["measured"]]
 """The name of a preset, a file, or what an instance says under ``cluster``."""
 
 
@@ -51,9 +52,9 @@ class Network:
         """What must not be missed, one sentence each."""
         return tuple(self._native.warnings)
 
-    def at(self, efficiency: float) -> Network:
-        """The same network where devices reach that part of their peak rates, above 0 and at most 1: for times that follow from FLOPs
-        and bytes.
+    def at(self, efficiency: Efficiency) -> Network:
+        """The same network where devices reach that part of their peak rates, above 0 and at most 1, or what the cluster's file says
+        was ``"measured"``: for times that follow from FLOPs and bytes.
 
         >>> import stagecut
         >>> gpt2 = stagecut.generate("transformer", preset="gpt2", granularity="block")
@@ -61,7 +62,7 @@ class Network:
         >>> round(half / peak, 3)
         2.0
         """
-        return Network(call(self._native.at, efficiency))
+        return Network(call(self._native.at, str(efficiency)))
 
     def on(self, cluster: Cluster) -> Network:
         """The same network on another cluster.
@@ -112,7 +113,7 @@ def network(
     source: Any,
     *,
     cluster: Cluster | None = None,
-    efficiency: float | None = None,
+    efficiency: Efficiency | None = None,
     name: str | None = None,
     outside_files: bool = False,
 ) -> Network:

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, cast
 
 from . import _stagecut
 from ._document import Document, Status, StoppedBy, apart, frame
@@ -56,6 +56,19 @@ class Throughput(TypedDict, total=False):
     """Tokens that the pipeline takes in a second."""
     mfu: float
     """The part of the devices' peak; absent where network or cluster do not say enough."""
+
+
+class Times(TypedDict, total=False):
+    """Of which kind the times of layers are on a kind of device: a proof is worth no more than they."""
+
+    device_kind: str
+    """Its name."""
+    basis: Literal["peak", "calibrated", "measured"]
+    """Rooflines of data sheets, rooflines fitted to measurements, or times that the file gives."""
+    efficiency: float
+    """The part of its rates at which work was taken; absent of times that are given, and where it differs by operator."""
+    source: str
+    """What was measured, where the cluster says so."""
 
 
 class Overrun(TypedDict):
@@ -255,6 +268,11 @@ class Plan(Document):
         """``tokens_per_s``, and ``mfu``, the part of the devices' peak; ``None`` for a network that does not say what a micro-batch is."""
         found: Any = self._parts.get("throughput")
         return None if found is None else cast(Throughput, MappingProxyType(found))
+
+    @property
+    def times(self) -> tuple[Times, ...]:
+        """Of which kind the times of layers are, on each kind of device."""
+        return tuple(cast(Times, MappingProxyType(of_kind)) for of_kind in self._parts.get("times", ()))
 
     @property
     def stages(self) -> tuple[Stage, ...]:

@@ -18,7 +18,7 @@ from ._choice import Choice
 from ._comparison import Comparison
 from ._document import StoppedBy
 from ._errors import Infeasible, Interrupted, NoPlan, Stop, call
-from ._network import Cluster, Network, document, network
+from ._network import Cluster, Efficiency, Network, document, network
 from ._plan import Plan, text_of
 from ._stagecut import Progress
 from ._verdict import Check, Evaluation
@@ -71,7 +71,7 @@ def solve(
     network: Any,
     *,
     cluster: Cluster | None = None,
-    efficiency: float | None = None,
+    efficiency: Efficiency | None = None,
     method: str = "exact",
     time_limit: float | None = None,
     memory: float | str | None = None,
@@ -90,7 +90,7 @@ def solve(
     :class:`stagecut.Problem`.
 
     * ``cluster``: takes the place of the network's own: the name of a preset, a file, or a dict;
-    * ``efficiency``: part of the devices' peak rates that layers reach, such as 0.5, for times that follow from FLOPs and bytes;
+    * ``efficiency``: part of the devices' peak rates that layers reach, such as 0.5, or ``"measured"``, for times that follow from FLOPs and bytes;
     * ``method``: see :func:`stagecut.methods`;
     * ``time_limit``: stop after so many seconds with the best plan so far;
     * ``memory``: that the search may take, such as ``"8GB"``;
@@ -162,7 +162,7 @@ def plan(
     global_batch: int,
     devices: int | None = None,
     cluster: Cluster | None = None,
-    efficiency: float | None = None,
+    efficiency: Efficiency | None = None,
     sequence: int | None = None,
     micro_batch: int | Sequence[int] | None = None,
     attention: str | None = None,
@@ -220,7 +220,7 @@ def bound(
     network: Any,
     *,
     cluster: Cluster | None = None,
-    efficiency: float | None = None,
+    efficiency: Efficiency | None = None,
     time_limit: float | None = None,
     memory: float | str | None = None,
     threads: int | None = None,
@@ -249,7 +249,7 @@ def compare(
     *,
     methods: Iterable[str | Heuristic] | None = None,
     cluster: Cluster | None = None,
-    efficiency: float | None = None,
+    efficiency: Efficiency | None = None,
     time_limit: float | None = None,
     memory: float | str | None = None,
     gap: float | None = None,
@@ -306,7 +306,7 @@ def what_if(
     network: Any,
     *,
     cluster: Cluster | None = None,
-    efficiency: float | None = None,
+    efficiency: Efficiency | None = None,
     bandwidth: Range[float | str] | None = None,
     memory_limit: Range[float | str] | None = None,
     stages: Range[int] | None = None,
@@ -378,7 +378,7 @@ def evaluate(
     /,
     *,
     cluster: Cluster | None = None,
-    efficiency: float | None = None,
+    efficiency: Efficiency | None = None,
     bound: bool = False,
     time_limit: float | None = 10.0,
     progress: Callable[[Progress], object] | None = None,
@@ -413,7 +413,7 @@ def check(
     plan: Plan | str | Mapping[str, Any],
     *,
     cluster: Cluster | None = None,
-    efficiency: float | None = None,
+    efficiency: Efficiency | None = None,
     **options: Unpack[Problem],
 ) -> Check:
     """Recomputes a plan and lists what is wrong with it, without the solver.
@@ -437,7 +437,7 @@ def formulate(
     path: str | os.PathLike[str],
     *,
     cluster: Cluster | None = None,
-    efficiency: float | None = None,
+    efficiency: Efficiency | None = None,
     **options: Unpack[Problem],
 ) -> Formulated:
     """Writes the mixed-integer program for other solvers: LP or MPS, by the extension of ``path``."""
@@ -488,7 +488,7 @@ def serve(heuristic: Heuristic) -> None:
     sys.stdout.write(_answer(found) + "\n")
 
 
-def _network(source: Any, cluster: Cluster | None, efficiency: float | None) -> Network:
+def _network(source: Any, cluster: Cluster | None, efficiency: Efficiency | None) -> Network:
     return network(source, cluster=cluster, efficiency=efficiency)
 
 

@@ -8,7 +8,7 @@ use super::costs::TIME_TOLERANCE_MS;
 use super::{Checker, Violation};
 use crate::model::options::{Mode, Objective};
 use crate::model::settings::Settings;
-use crate::problem::plan::{Plan, PlanRun, PlanStage, Status, StoppedBy};
+use crate::problem::plan::{Plan, PlanRun, PlanStage, PlanTimes, Status, StoppedBy};
 
 /// How far a stated gap may lie from the recomputed one: the rounding of two divisions.
 const GAP_TOLERANCE: f64 = 1e-9;
@@ -32,7 +32,21 @@ impl Checker<'_> {
         self.proof(plan);
         self.reasons(plan);
         self.throughput(plan);
+        self.basis_of_times(plan);
         self.statistics(plan);
+    }
+
+    /// Of which kind times are: what a plan says of that must be so.
+    fn basis_of_times(&mut self, plan: &Plan) {
+        let known = PlanTimes::of(self.instance, self.settings);
+        for stated in plan.times.iter().filter(|stated| !known.contains(stated)) {
+            let PlanTimes {
+                device_kind, basis, ..
+            } = stated;
+            self.claim(false, || {
+                format!("{basis:?} times on `{device_kind}`, which are others by instance and cluster")
+            });
+        }
     }
 
     /// Tokens a second and the part of peak, recomputed from the objective.

@@ -7,11 +7,12 @@ use crate::input::import::config;
 use crate::input::import::{
     CLUSTER_PRESETS, Parts, default_cluster, given_cluster, read_cluster, read_parts,
 };
+use crate::model::efficiency::Efficiency;
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::instance::{Instance, is_roofline};
 use crate::model::precision::Precision;
 use crate::model::setting;
-use crate::model::spec::{ClusterSpec, GivenCluster, InstanceSpec};
+use crate::model::spec::{ClusterSpec, DeviceKindSpec, GivenCluster, InstanceSpec, MeasuredSpec};
 use crate::model::words::words;
 
 /// What plans call the cluster of their instance where an option changes it.
@@ -29,13 +30,17 @@ impl Instance {
         Self::read_at(path, cluster, None)
     }
 
-    /// Reads an instance like [`read`](Self::read), and takes times that follow from work at a part of the devices' peak rates, above 0
-    /// and at most 1.
+    /// Reads an instance like [`read`](Self::read), and takes times that follow from work at a part of the devices' peak rates: one that is said, or the one
+    /// that was measured of each kind.
     ///
     /// # Errors
     ///
     /// Every fault of the file, each with its place; a part that is none, or where no time follows from rates.
-    pub fn read_at(path: &Path, cluster: Option<&str>, efficiency: Option<f64>) -> Result<Self, InputError> {
+    pub fn read_at(
+        path: &Path,
+        cluster: Option<&str>,
+        efficiency: Option<Efficiency>,
+    ) -> Result<Self, InputError> {
         Self::read_given(path, cluster.map(given_cluster).transpose()?, efficiency)
     }
 
@@ -59,7 +64,7 @@ impl Instance {
         path: &Path,
         asked: &config::Asked,
         cluster: Option<GivenCluster>,
-        efficiency: Option<f64>,
+        efficiency: Option<Efficiency>,
     ) -> Result<(InstanceSpec, Self), InputError> {
         let (spec, notes) = config::read_model(path, asked)?;
         Self::of_parts(path, (spec, notes, None), cluster, efficiency)
@@ -68,7 +73,7 @@ impl Instance {
     fn read_given(
         path: &Path,
         cluster: Option<GivenCluster>,
-        efficiency: Option<f64>,
+        efficiency: Option<Efficiency>,
     ) -> Result<Self, InputError> {
         let (_, read) = Self::of_parts(path, read_parts(path)?, cluster, efficiency)?;
         Ok(read)
@@ -78,7 +83,7 @@ impl Instance {
         path: &Path,
         (mut spec, mut notes, network_path): Parts,
         mut cluster: Option<GivenCluster>,
-        efficiency: Option<f64>,
+        efficiency: Option<Efficiency>,
     ) -> Result<(InstanceSpec, Self), InputError> {
         if let Some(cluster) = &cluster {
             fits(&spec, cluster)?;
@@ -180,23 +185,25 @@ fn fitting(numbers: Precision, kind: &str) -> Vec<&'static str> {
 ///
 /// # Errors
 ///
-/// A part that is none, and a network whose times are all given, at `--efficiency`.
+/// A part that is none, a kind of which nothing was measured, and a network whose times are all given, at `--efficiency`.
 pub(crate) fn at_efficiency(
     spec: &InstanceSpec,
     cluster: ClusterSpec,
-    efficiency: f64,
+    efficiency: Efficiency,
 ) -> Result<ClusterSpec, InputError> {
     let fault = |kind| Err(InputError::option(setting::EFFICIENCY, kind));
-    if !(efficiency > 0.0 && efficiency <= 1.0) {
+    if let Efficiency::Part(part) = efficiency
+        && !(part > 0.0 && part <= 1.0)
+    {
         let expected = "a number above 0 and at most 1: a part of peak rates";
         return fault(FaultKind::BadNumber {
-            found: efficiency,
+            found: part,
             expected,
         });
     }
     let layers = &spec.network.layers;
-    let mut kinds = cluster.device_kinds.iter();
-    if !kinds.any(|kind| layers.iter().any(|layer| is_roofline(layer, kind))) {
+    let gives_times = |kind: &DeviceKindSpec| layers.iter().any(|layer| is_roofline(layer, kind));
+    if !cluster.device_kinds.iter().any(gives_times) {
         return fault(FaultKind::Conflict {
             found: "a part of peak rates, where no time follows from rates".into(),
             expected: "layers that say work and no time, and device kinds that say rates".into(),
@@ -208,9 +215,48 @@ pub(crate) fn at_efficiency(
         });
     }
     let mut cluster = cluster;
+    let mut sources = Vec::new();
     for kind in &mut cluster.device_kinds {
-        kind.efficiency = Some(efficiency);
+        let part = match (efficiency, &kind.measured) {
+            (Efficiency::Part(part), _) => part,
+            (Efficiency::Measured, Some(measured)) => {
+                let MeasuredSpec { efficiency, source } = measured;
+                sources.push(format!("`{}` at {efficiency} of its rates: {source}", kind.name));
+                *efficiency
+            }
+            (Efficiency::Measured, None) if gives_times(kind) => return fault(unmeasured(&kind.name)),
+            (Efficiency::Measured, None) => continue,
+        };
+        kind.efficiency = Some(part);
         kind.efficiencies.clear();
     }
+    if !sources.is_empty() {
+        cluster.calibrated = Some(sources.join("; "));
+    }
     Ok(cluster)
+}
+
+/// A kind of which nothing was measured, with the presets of which something was.
+fn unmeasured(name: &str) -> FaultKind {
+    let says = |preset: &&str| {
+        let cluster = read_cluster(preset).ok();
+        cluster.is_some_and(|cluster| cluster.device_kinds.iter().any(|kind| kind.measured.is_some()))
+    };
+    let known: Vec<&str> = CLUSTER_PRESETS
+        .iter()
+        .map(|(name, _)| *name)
+        .filter(says)
+        .collect();
+    FaultKind::Conflict {
+        found: format!("nothing that was measured of `{name}`").into(),
+        expected: format!(
+            "`measured` in the cluster's file; the presets {} say it",
+            known.join(", ")
+        )
+        .into(),
+        remedy: words!(
+            "assume a part with {}, or measure layers and fit one: `stagecut calibrate`",
+            setting::EFFICIENCY.given(0.5)
+        ),
+    }
 }

@@ -7,6 +7,7 @@ pub mod cluster;
 pub mod communication;
 pub(crate) mod constraint;
 pub mod degrees;
+pub(crate) mod efficiency;
 pub mod fault;
 pub mod instance;
 pub(crate) mod named_values;

@@ -5,7 +5,7 @@
 //! inputs, outputs **and parameters**, each once a pass: with one token to compute, the parameters are nearly all of it.
 //! `docs/rooflines.md` has calculations by hand that the tests repeat.
 
-use crate::model::spec::{TimesSpec, WorkSpec};
+use crate::model::spec::{KernelSpec, TimesSpec, WorkSpec};
 
 /// Bytes that an operator reads and writes.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -54,13 +54,13 @@ pub(crate) const UPDATE_NUMBERS: f64 = 7.0;
 /// stochastic optimization*, ICLR 2015, algorithm 1).
 pub(crate) const UPDATE_FLOPS: f64 = 12.0;
 
-/// The times of work on a device with these rates.
+/// The times of work on a device with these rates, what takes turns one after the other.
 ///
 /// The gradients of weights have a roofline of their own, which is no longer than that of the whole backward pass, since neither
 /// their arithmetic nor their traffic is more. Those of the input take what is left: where one of the two is bound by arithmetic and
 /// the other by memory, that is less than they would take alone.
 pub(crate) fn times(work: &WorkSpec, flops_per_s: f64, memory_bytes_per_s: f64) -> TimesSpec {
-    let ms = |flops: f64, bytes: f64| {
+    let ms = |[flops, bytes]: [f64; 2]| {
         let seconds = [flops / flops_per_s, bytes / memory_bytes_per_s];
         // NaN must reach the check of the caller, and f64::max would drop it.
         1e3 * if seconds[0] >= seconds[1] {
@@ -69,11 +69,48 @@ pub(crate) fn times(work: &WorkSpec, flops_per_s: f64, memory_bytes_per_s: f64) 
             seconds[1]
         }
     };
+    let in_turn = |all: [f64; 2], of: fn(&KernelSpec) -> [f64; 2]| {
+        let own: f64 = work.kernels.iter().map(|kernel| ms(of(kernel))).sum();
+        own + ms(beside(all, work, of))
+    };
     TimesSpec {
-        forward_ms: Some(ms(work.forward_flops, work.forward_bytes)),
-        backward_ms: Some(ms(work.backward_flops, work.backward_bytes)),
-        weight_ms: Some(ms(work.weight_flops, work.weight_bytes)),
+        forward_ms: Some(in_turn(forward_work(work), KernelSpec::forward)),
+        backward_ms: Some(in_turn(
+            [work.backward_flops, work.backward_bytes],
+            KernelSpec::backward,
+        )),
+        weight_ms: Some(ms([work.weight_flops, work.weight_bytes])),
         ..TimesSpec::default()
+    }
+}
+
+/// FLOPs and bytes of a forward pass beside its kernels, and of these what each takes.
+pub(crate) fn forward_turns(work: &WorkSpec) -> ([f64; 2], impl Iterator<Item = [f64; 2]>) {
+    let rest = beside(forward_work(work), work, KernelSpec::forward);
+    (rest, work.kernels.iter().map(KernelSpec::forward))
+}
+
+fn forward_work(work: &WorkSpec) -> [f64; 2] {
+    [work.forward_flops, work.forward_bytes]
+}
+
+/// What the kernels of some work leave of it. That may be a rounding below nothing.
+fn beside(all: [f64; 2], work: &WorkSpec, of: fn(&KernelSpec) -> [f64; 2]) -> [f64; 2] {
+    [0, 1].map(|at| {
+        let left = all[at] - work.kernels.iter().map(|kernel| of(kernel)[at]).sum::<f64>();
+        if left < 0.0 { 0.0 } else { left }
+    })
+}
+
+impl KernelSpec {
+    /// FLOPs and bytes of the forward pass.
+    pub(crate) fn forward(&self) -> [f64; 2] {
+        [self.forward_flops, self.forward_bytes]
+    }
+
+    /// FLOPs and bytes of the backward pass.
+    pub(crate) fn backward(&self) -> [f64; 2] {
+        [self.backward_flops, self.backward_bytes]
     }
 }
 

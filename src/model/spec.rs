@@ -287,6 +287,27 @@ pub struct WorkSpec {
     /// Of `forward_flops`, those of attention of a micro-batch with no tokens before it: for a chunk of a prompt they grow with those.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub attention_flops: Option<f64>,
+    /// Of all this, what takes turns with the rest: each of them, and what they leave, takes as long as its own arithmetic or its own traffic.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub kernels: Vec<KernelSpec>,
+}
+
+/// A part of the work of a layer that nothing else runs beside, such as its norms and sums between products.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct KernelSpec {
+    /// Floating-point operations of the forward pass.
+    #[serde(default)]
+    pub forward_flops: f64,
+    /// Bytes that the forward pass reads and writes.
+    #[serde(default)]
+    pub forward_bytes: f64,
+    /// Floating-point operations of the backward pass.
+    #[serde(default)]
+    pub backward_flops: f64,
+    /// Bytes that the backward pass reads and writes.
+    #[serde(default)]
+    pub backward_bytes: f64,
 }
 
 /// A tensor: one producer, many consumers.
@@ -376,6 +397,9 @@ pub struct DeviceKindSpec {
     /// The same for layers of an `operator`, in place of `efficiency`.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub efficiencies: BTreeMap<String, f64>,
+    /// What was measured of these parts, for those who ask for it by `--efficiency measured`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub measured: Option<MeasuredSpec>,
     /// Time in ms that each pass of a layer takes beside its work, such as launches of its kernels: added where times follow from work.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub launch_ms: Option<f64>,
@@ -395,6 +419,16 @@ pub struct DeviceKindSpec {
     /// Types of resource in the device, each able to serve both phases at once; by default one, of rate 1.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub resources: Vec<ResourceSpec>,
+}
+
+/// A part of a kind's rates that layers were measured to reach.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct MeasuredSpec {
+    /// The part, of the arithmetic and the memory rate, above 0 and at most 1.
+    pub efficiency: f64,
+    /// What was measured where, and how far single measurements are from it.
+    pub source: String,
 }
 
 /// A type of resource in a device, such as its CPU or its GPU.
@@ -436,6 +470,7 @@ impl Default for DeviceKindSpec {
             precision: None,
             efficiency: None,
             efficiencies: BTreeMap::new(),
+            measured: None,
             launch_ms: None,
             memory_bytes_per_s: None,
             pays_communication: true,

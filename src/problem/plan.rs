@@ -12,6 +12,7 @@ mod run;
 pub mod split;
 mod stage;
 mod throughput;
+mod times;
 mod virtual_stages;
 mod weights;
 
@@ -26,6 +27,7 @@ pub use read::{parse, read};
 pub use run::PlanRun;
 pub use stage::{Moved, PlanMode, PlanStage, Transfers};
 pub use throughput::Throughput;
+pub use times::{PlanTimes, TimesBasis};
 
 use std::collections::BTreeMap;
 
@@ -89,6 +91,9 @@ pub struct Plan {
     /// what a micro-batch is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub throughput: Option<Throughput>,
+    /// Of which kind the times of layers are, on each kind of device: peak, calibrated or measured.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub times: Vec<PlanTimes>,
     /// The stages, in pipeline order; empty without a plan.
     pub stages: Vec<PlanStage>,
     /// The order in which devices run the stages, where it was chosen together with them: what stages hold is then a matter of this order, and
@@ -396,6 +401,7 @@ impl Plan {
             cluster: instance.given_cluster.clone(),
             run: None,
             throughput: Throughput::new(instance, &problem.settings, (objective_ms, None), &stages),
+            times: PlanTimes::of(instance, &problem.settings),
             order: None,
             split: is_split.then(|| Split::new(instance, &problem.settings, &stages)),
             stages,
@@ -486,6 +492,7 @@ impl Plan {
             cluster: instance.given_cluster.clone(),
             run: None,
             throughput: None,
+            times: PlanTimes::of(instance, settings),
             stages: Vec::new(),
             order: None,
             split: None,

@@ -12,6 +12,7 @@ use std::time::Duration;
 use crate::exact;
 use crate::input::import::config::Asked;
 use crate::input::transformer::Precision;
+use crate::model::efficiency::Efficiency;
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::instance::Instance;
 use crate::model::options::{
@@ -48,7 +49,7 @@ pub struct Question {
     /// The cluster in place of the default one.
     pub cluster: Option<GivenCluster>,
     /// Part of the devices' peak rates that layers reach.
-    pub efficiency: Option<f64>,
+    pub efficiency: Option<Efficiency>,
     /// Sequences of an iteration.
     pub global_batch: u32,
     /// Sizes of micro-batches to look at: by default 1, 2, 4 and so on.

@@ -160,6 +160,7 @@ fn the_keys_of_a_plan_are_stable() {
         "method",
         "status",
         "stopped_by",
+        "times",
         "objective_ms",
         "bound_ms",
         "gap",

@@ -166,8 +166,9 @@ fn means_another(plan: &Plan, changed: &Plan, path: &Path) -> bool {
     let said = |reason: &String| changed.reasons.contains(reason);
     let plain = |plan: &Plan| {
         let mut plan = plan.clone();
-        // Nor every reason why there is none.
+        // Nor every reason why there is none, nor of which kind its times are.
         plan.reasons.retain(said);
+        plan.times.retain(|times| changed.times.contains(times));
         for (k, stage) in plan.stages.iter_mut().enumerate() {
             stage.weight_ms = stage.weight_ms.filter(|_| !unsaid(k));
             stage.forward.sort();

@@ -55,6 +55,7 @@ pub fn plan(stages: Vec<PlanStage>) -> Plan {
         remedies: Vec::new(),
         run: None,
         throughput: None,
+        times: Vec::new(),
         least_memory: None,
         order: None,
         overruns: Vec::new(),

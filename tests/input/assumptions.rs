@@ -1,13 +1,13 @@
 //! What an answer assumes is said where nobody misses it: how many devices there are, how much memory, which precision.
 
 use crate::common::command::{Folder, NET, Run};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 fn solve(folder: &Folder, options: &[&str]) -> Run {
     folder.run(&[&["solve", "net.toml", "--stages", "2", "--quiet"], options].concat())
 }
 
-fn json(run: &Run) -> Value {
+fn read(run: &Run) -> Value {
     serde_json::from_str(&run.stdout).unwrap_or_else(|error| panic!("{error}: {}{}", run.stdout, run.stderr))
 }
 
@@ -46,7 +46,7 @@ fn devices_are_counted() {
 
     // Stages default to the devices there are, and are never more.
     assert_eq!(
-        json(&three.run(&["solve", "net.toml", "--format", "json"]))["problem"]["stages"],
+        read(&three.run(&["solve", "net.toml", "--format", "json"]))["problem"]["stages"],
         3
     );
     let run = three.run(&["solve", "net.toml", "--stages", "4", "--quiet"]);
@@ -69,8 +69,8 @@ fn devices_may_be_asked_for() {
         &["devices `gpu` (2, as if there were; the cluster has 1)"],
     );
     let plan = solve(&one, &["--devices", "2", "--format", "json"]);
-    assert_eq!(json(&plan)["problem"]["devices"], 2);
-    assert_eq!(json(&plan)["stages"][1]["devices"][0], "gpu:2");
+    assert_eq!(read(&plan)["problem"]["devices"], 2);
+    assert_eq!(read(&plan)["stages"][1]["devices"][0], "gpu:2");
     one.write("plan.json", &plan.stdout);
     assert_eq!(
         one.run(&["check", "net.toml", "plan.json", "--devices", "2"])
@@ -80,14 +80,14 @@ fn devices_may_be_asked_for() {
 
     // Stages follow them, a file may ask for them, and groups are formed of them.
     let run = one.run(&["solve", "net.toml", "--devices", "3", "--format", "json"]);
-    assert_eq!(json(&run)["problem"]["stages"], 3);
+    assert_eq!(read(&run)["problem"]["stages"], 3);
     one.write("net.toml", one.read("net.toml") + "[pipeline]\ndevices = 2\n");
     assert_eq!(solve(&one, &[]).code, 0);
     let run = solve(
         &one,
         &["--devices", "4", "--groups", "assign", "--format", "json"],
     );
-    let stages = json(&run)["stages"].as_array().cloned().unwrap_or_default();
+    let stages = read(&run)["stages"].as_array().cloned().unwrap_or_default();
     let used: usize = stages
         .iter()
         .filter_map(|stage| Some(stage["devices"].as_array()?.len()))
@@ -158,7 +158,7 @@ fn the_least_memory_of_an_infeasible_problem() {
             ],
         );
     }
-    let plan = json(&solve(&folder, &["--memory-limit", "1250", "--format", "json"]));
+    let plan = read(&solve(&folder, &["--memory-limit", "1250", "--format", "json"]));
     let known = &plan["least_memory"];
     assert_eq!(
         (&known["at_least_bytes"], &known["at_most_bytes"]),
@@ -196,7 +196,7 @@ fn a_layer_that_fits_no_stage_is_named() {
             "the least limit with a plan is 1260 bytes",
         ],
     );
-    let plan = json(&solve(&folder, &["--format", "json"]));
+    let plan = read(&solve(&folder, &["--format", "json"]));
     assert_eq!(plan["status"], "infeasible");
     assert_eq!(plan["least_memory"]["too_large"][0]["layer"], "conv2");
     assert_eq!(plan["least_memory"]["too_large"][0]["needs_bytes"], 820);
@@ -220,7 +220,7 @@ fn workers_that_differ_have_a_least_memory_too() {
     assert_eq!(run.code, 3, "{}", run.stderr);
     // Each has its own memory: a limit for all would take none for what it is, so each kind is asked by itself. The cheapest cut for `big`
     // is conv1 conv2 | fc, of which `small` cannot hold fc; the whole on `big` takes 3 * 4 * 200 and the stashes.
-    let known = &json(&run)["least_memory"];
+    let known = &read(&run)["least_memory"];
     assert_eq!(known.get("at_most_bytes"), None);
     let kinds: Vec<&Value> = known["by_kind"]
         .as_array()
@@ -317,7 +317,7 @@ fn bytes_of_a_parameter_are_those_asked_for() {
     let solve = |options: &[&str]| {
         let asked = ["solve", "net.toml", "--quiet", "--format", "json"];
         let run = folder.run(&[&asked[..], options].concat());
-        let plan = json(&run);
+        let plan = read(&run);
         let bytes = plan["stages"][0]["memory_bytes"].as_u64().unwrap_or(0);
         folder.write("plan.json", &run.stdout);
         let check = folder.run(&[&["check", "net.toml", "plan.json"], options].concat());
@@ -362,7 +362,7 @@ fn a_part_of_the_peak_is_reached() {
             r#"precision = "bf16""#,
             &format!(r#", precision = "bf16" {kind}"#),
         );
-        json(&solve(&folder, &["--format", "json"]))["stages"][0]["forward_ms"].as_f64()
+        read(&solve(&folder, &["--format", "json"]))["stages"][0]["forward_ms"].as_f64()
     };
     assert_eq!(forward_ms(""), Some(1.0));
     assert_eq!(forward_ms(", efficiency = 0.5"), Some(2.0));
@@ -512,11 +512,15 @@ fn times_are_peak_calibrated_or_measured() {
         .replace("work = {", "forward_ms = 1, backward_ms = 2, work = {");
     folder.write("measured.toml", measured);
     let asked = ["solve", "--stages", "2", "--mode", "training"];
-    let cases: [(&[&str], &str); 3] = [
+    let cases: [(&[&str], &str); 4] = [
         (&["net.toml"], "peak: rooflines at the rates of `gpu`"),
         (
             &["net.toml", "--efficiency", "0.5"],
-            "calibrated: rooflines at 0.5 of the rates of `gpu`",
+            "peak: rooflines at an assumed 0.5 of the rates of `gpu`",
+        ),
+        (
+            &["net.toml", "--cluster", "h100-bf16", "--efficiency", "measured"],
+            "calibrated: rooflines at 0.65 of the rates of `h100`; cluster calibrated: `h100` at 0.65 of its rates: blocks of four models",
         ),
         (&["measured.toml"], "measured, or what else the file gives"),
     ];
@@ -540,7 +544,7 @@ fn an_efficiency_may_be_asked_for() {
             &["--stages", "2", "--format", "json", "--quiet"],
         ]
         .concat();
-        json(&folder.run(&asked))["objective_ms"].as_f64()
+        read(&folder.run(&asked))["objective_ms"].as_f64()
     };
     for file in ["net.toml", "memory.toml"] {
         let peak = objective(&[file, "--communication", "ignored"]).expect("a plan");
@@ -559,7 +563,7 @@ fn an_efficiency_may_be_asked_for() {
     );
     let said = [
         "rates of `a100` are 0.5 of the peaks of bf16",
-        "calibrated: rooflines at 0.5 of the rates of `a100`",
+        "peak: rooflines at an assumed 0.5 of the rates of `a100`",
     ];
     assert_says(
         &folder.run(&[&["solve", "--stages", "2"][..], &cluster[..]].concat()),
@@ -596,6 +600,95 @@ fn an_efficiency_may_be_asked_for() {
     assert!(message.contains("where no time follows from rates"), "{message}");
 }
 
+/// The plan says in its JSON of which kind its times are, the checker believes no other, and a kind of which nothing was measured is refused with
+/// those of which something was.
+#[test]
+fn a_plan_carries_of_which_kind_its_times_are() {
+    let folder = roofline(r#"precision = "bf16""#, r#", precision = "bf16""#);
+    let asked = [
+        "solve", "net.toml", "--stages", "2", "--mode", "training", "--format", "json",
+    ];
+    let cases: [(&[&str], Value); 3] = [
+        (
+            &[],
+            json!({ "device_kind": "gpu", "basis": "peak", "efficiency": 1.0 }),
+        ),
+        (
+            &["--efficiency", "0.5"],
+            json!({ "device_kind": "gpu", "basis": "peak", "efficiency": 0.5 }),
+        ),
+        (
+            &["--cluster", "h100-bf16", "--efficiency", "measured"],
+            json!({ "device_kind": "h100", "basis": "calibrated", "efficiency": 0.65 }),
+        ),
+    ];
+    for (more, expected) in cases {
+        let mut plan = read(&folder.run(&[&asked[..], more].concat()));
+        let mut said = plan["times"][0].clone();
+        said.as_object_mut().expect("an object").remove("source");
+        assert_eq!(said, expected);
+        folder.write("plan.json", plan.to_string());
+        let checked = folder.run(&["check", "net.toml", "plan.json"]);
+        assert_eq!(checked.code, 0, "{}", checked.stdout);
+        assert!(
+            more.iter().all(|word| unwrapped(&checked.stdout).contains(word)),
+            "{}",
+            checked.stdout
+        );
+        plan["times"][0]["basis"] = "measured".into();
+        folder.write("plan.json", plan.to_string());
+        let checked = folder.run(&["check", "net.toml", "plan.json"]);
+        assert_says(&checked, 1, &["Measured times on `"]);
+    }
+    let refused = folder.run(&["solve", "net.toml", "--efficiency", "measured"]);
+    let message = unwrapped(&refused.stderr);
+    assert_eq!(refused.code, 2);
+    assert!(
+        message.contains("nothing that was measured of `gpu`") && message.contains("h100-nodes"),
+        "{message}"
+    );
+}
+
+/// Parts of a layer's work take turns: each as long as its own arithmetic or traffic, and so is what they leave. More than all is refused.
+#[test]
+fn kernels_of_a_layer_take_turns() {
+    let folder = roofline(r#"precision = "bf16""#, r#", precision = "bf16""#);
+    let net = folder.read("net.toml");
+    let period = |kernels: &str| {
+        let work = format!("forward_flops = 1e9, forward_bytes = 3e9, kernels = [{kernels}]");
+        folder.write("kernels.toml", net.replace("forward_flops = 1e9", &work));
+        folder.run(&[
+            "solve",
+            "kernels.toml",
+            "--stages",
+            "1",
+            "--mode",
+            "inference",
+            "--communication",
+            "ignored",
+            "--format",
+            "json",
+        ])
+    };
+    let ms = |kernels: &str| read(&period(kernels))["objective_ms"].as_f64().expect("a plan");
+    let alone = ms("");
+    assert_eq!(ms("{ forward_flops = 1e9, forward_bytes = 3e9 }"), alone);
+    // A third of the bytes with all of the arithmetic, and the rest of the bytes: neither hides what the other takes.
+    let [flops_ms, bytes_ms] = [ms("{ forward_bytes = 3e9 }") - alone, alone];
+    assert!(flops_ms > 0.0 && flops_ms < bytes_ms);
+    assert_eq!(
+        ms("{ forward_bytes = 1e9 }, { forward_bytes = 2e9 }"),
+        alone + flops_ms
+    );
+    let refused = period("{ forward_flops = 2e9 }");
+    assert_eq!(refused.code, 2);
+    assert!(
+        unwrapped(&refused.stderr).contains("2000000000 of `forward_flops` in all"),
+        "{}",
+        refused.stderr
+    );
+}
+
 /// Whoever types `--devices` may never have seen the `stages` of a file.
 #[test]
 fn an_option_of_the_file_is_called_one() {
@@ -621,7 +714,7 @@ fn schedules_are_read_in_either_case() {
         &on(r#"{ name = "gpu" }"#),
         &["--schedule", "1F1B", "--bandwidth", "8Gb/s", "--format", "json"],
     );
-    let plan = json(&run);
+    let plan = read(&run);
     assert_eq!(plan["problem"]["schedule"], "1f1b");
     assert_eq!(plan["problem"]["bandwidth_bytes_per_s"], 1e9);
 }

@@ -98,7 +98,7 @@ fn a_token_takes_as_long_as_reading_the_parameters_and_the_cache() {
 }
 
 /// Six operations a parameter of a matrix and token, and twelve a number of width in every layer and token attended to, over the peak:
-/// what PaLM's utilisation holds a run against. FlashAttention's scores once more, and operators between the matrices, come on top.
+/// what PaLM's utilisation holds a run against. FlashAttention's scores once more, and the traffic of what stands between the matrices, come on top.
 #[test]
 fn a_long_sequence_takes_as_long_as_its_operations() {
     let expected = [
@@ -110,7 +110,7 @@ fn a_long_sequence_takes_as_long_as_its_operations() {
         for (gpu, model_ms) in GPUS.into_iter().zip(on) {
             let [forward, backward] = whole_ms(&model(name), gpu);
             let more = (forward + backward) / model_ms;
-            assert!((1.0..1.08).contains(&more), "{name} on {gpu}: {more}");
+            assert!((1.0..1.1).contains(&more), "{name} on {gpu}: {more}");
             assert!((1.9..2.2).contains(&(backward / forward)), "{name} on {gpu}");
         }
     }
@@ -377,6 +377,40 @@ fn an_h200_takes_what_the_page_says() {
 #[test]
 fn an_h100_takes_what_the_page_says() {
     hold_against_peaks("h100", 3.35e9, 0.635..0.795, (0.61, 0.09));
+}
+
+/// Generated blocks at the part of peaks that the preset says was measured take what they took, within 7 % over four models, three lengths and 1 to 8
+/// sequences: what stands between products takes turns with them.
+#[test]
+fn generated_blocks_take_what_an_h100_took() {
+    let (measured, _) = card("h100");
+    let rows = measured["train"].as_array().expect("rows");
+    let rows: Vec<&Value> = rows.iter().filter(|row| row["recompute"] == false).collect();
+    assert_eq!(rows.len(), 20);
+    for row in rows {
+        let number = |field: &str| row[field].as_u64().expect("a number") as u32;
+        let asked = Transformer {
+            layers: Some(number("blocks")),
+            sequence: Some(number("sequence")),
+            micro_batch: Some(number("micro_batch")),
+            tensor: Some(vec![1]),
+            ..model(row["model"].as_str().expect("a name"))
+        };
+        let (spec, instance) = made(&asked, "h100-bf16");
+        let measured = spec.cluster.expect("a cluster").device_kinds[0].measured.clone();
+        let blocks = instance
+            .network
+            .layers
+            .iter()
+            .filter(|layer| layer.id.starts_with('b'));
+        let peak_ns: u64 = blocks
+            .flat_map(|layer| layer.times[0])
+            .map(|times| times.forward_ns + times.backward_ns)
+            .sum();
+        let predicted_ms = peak_ns as f64 / 1e6 / measured.expect("what was measured").efficiency;
+        let took_ms = row["forward_backward"]["median_ms"].as_f64().expect("a time");
+        assert!(within(predicted_ms, took_ms, 0.07), "{predicted_ms} ms: {row}");
+    }
 }
 
 /// Micro-batches by themselves and the step by itself add up to an iteration, within 7 %, and the page shows the error.

@@ -8,10 +8,11 @@ use crate::app::flags::as_flags;
 use crate::check::{Posed, Verdict, Violation, pose};
 use crate::input::import::{CLUSTER_PRESETS, read_cluster};
 use crate::input::read::OWN_CLUSTER;
+use crate::model::efficiency::Efficiency;
 use crate::model::fault::printable;
 use crate::model::instance::Instance;
 use crate::model::setting;
-use crate::model::spec::GivenCluster;
+use crate::model::spec::{ClusterSpec, DeviceKindSpec, GivenCluster};
 use crate::model::words::{Asked, Writer};
 use crate::problem::plan::{self, Overrun, Plan, Status};
 
@@ -27,9 +28,7 @@ pub(super) fn check(args: &CheckArgs) -> Result<Ending, CliError> {
     let instance = args.problem.read_for(plan.cluster.as_ref(), args.quiet)?;
     let mut posed = pose(&instance, &args.problem.options, &plan)?;
     if args.problem.devices.cluster.is_none() {
-        claimed_cluster(&plan)
-            .into_iter()
-            .for_each(|cluster| posed.claimed.insert(0, cluster));
+        posed.claimed.splice(0..0, claimed_cluster(&plan));
     }
     let verdict = verdict(&instance, &posed, &plan);
     let text = match args.format {
@@ -43,24 +42,61 @@ pub(super) fn check(args: &CheckArgs) -> Result<Ending, CliError> {
     })
 }
 
-/// The cluster that a plan alone names, as the option that asks for it.
+/// The cluster that a plan alone names, as the options that ask for it.
 ///
 /// The name of a preset means what this version knows under it; a plan that holds something else there says so.
-pub(crate) fn claimed_cluster(plan: &Plan) -> Option<Asked> {
-    let GivenCluster { name, content } = plan.cluster.as_ref()?;
+pub(crate) fn claimed_cluster(plan: &Plan) -> Vec<Asked> {
+    let Some(GivenCluster { name, content }) = &plan.cluster else {
+        return Vec::new();
+    };
+    let efficiency = asked_efficiency(content).map(|efficiency| setting::EFFICIENCY.given(efficiency));
     if name == OWN_CLUSTER {
-        let efficiency = content.device_kinds.iter().find_map(|kind| kind.efficiency);
-        return efficiency.map(|part| setting::EFFICIENCY.given(part));
+        return efficiency.into_iter().collect();
     }
     let preset = CLUSTER_PRESETS.iter().any(|(preset, _)| preset == name);
     let known = preset.then(|| read_cluster(name).ok()).flatten();
-    let other = known.and_then(|known| plan::difference(content, &known));
-    Some(match other {
-        None => setting::CLUSTER.given(name),
-        Some((at, [found, expected])) => setting::CLUSTER.given(format!(
-            "{name} (whose `{at}` is {found} there and {expected} in the preset)"
-        )),
-    })
+    let differs = |content: &ClusterSpec| known.as_ref().and_then(|known| plan::difference(content, known));
+    let Some((at, [found, expected])) = differs(content) else {
+        return vec![setting::CLUSTER.given(name)];
+    };
+    if efficiency.is_some() && differs(&at_peaks(content)).is_none() {
+        return [Some(setting::CLUSTER.given(name)), efficiency]
+            .into_iter()
+            .flatten()
+            .collect();
+    }
+    vec![setting::CLUSTER.given(format!(
+        "{name} (whose `{at}` is {found} there and {expected} in the preset)"
+    ))]
+}
+
+/// The part of peak rates that kinds of a cluster say.
+fn asked_efficiency(cluster: &ClusterSpec) -> Option<Efficiency> {
+    let of_kind = |kind: &DeviceKindSpec| {
+        let part = kind.efficiency?;
+        let is_measured = kind
+            .measured
+            .as_ref()
+            .is_some_and(|measured| measured.efficiency == part);
+        Some(if is_measured {
+            Efficiency::Measured
+        } else {
+            Efficiency::Part(part)
+        })
+    };
+    cluster.device_kinds.iter().find_map(of_kind)
+}
+
+/// The same cluster at the peaks of its rates.
+fn at_peaks(cluster: &ClusterSpec) -> ClusterSpec {
+    let mut cluster = ClusterSpec {
+        calibrated: None,
+        ..cluster.clone()
+    };
+    for kind in &mut cluster.device_kinds {
+        kind.efficiency = None;
+    }
+    cluster
 }
 
 /// The most violations that people are shown; a plan with more has one cause.

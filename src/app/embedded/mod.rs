@@ -174,10 +174,7 @@ pub fn check(network: &Network, options: Option<&Options>, plan: &str) -> Result
     let asked = options.map_or(&plan.problem, |options| &options.pipeline);
     let mut posed = pose(instance, asked, &plan)?;
     if network.instance().given_cluster.is_none() {
-        let cluster = cli::check::claimed_cluster(&plan);
-        cluster
-            .into_iter()
-            .for_each(|cluster| posed.claimed.insert(0, cluster));
+        posed.claimed.splice(0..0, cli::check::claimed_cluster(&plan));
     }
     let verdict = cli::plans::verdict(instance, &posed, &plan);
     Ok(cli::check::json(&plan, &posed, &verdict, BY_FIELD)?)

@@ -11,8 +11,10 @@ use crate::input::generate;
 use crate::input::import::{default_cluster, given_cluster, read_parts, trusting};
 use crate::input::read::{at_efficiency, fits};
 use crate::input::source::text::parser_fault;
+use crate::model::efficiency::Efficiency;
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::instance::Instance;
+use crate::model::setting;
 use crate::model::spec::{ClusterSpec, GivenCluster, InstanceSpec, LayerSpec, SCHEMA, TensorSpec};
 use crate::model::words::Words;
 use crate::problem::plan::{self, Form};
@@ -160,12 +162,17 @@ impl Network {
         }
     }
 
-    /// The same network where devices reach that part of their peak rates.
+    /// The same network where devices reach that part of their peak rates: a number, or `measured`.
     ///
     /// # Errors
     ///
     /// A part that is none, or where no time follows from rates.
-    pub fn at_efficiency(&self, efficiency: f64) -> Result<Self, Failure> {
+    pub fn at_efficiency(&self, efficiency: &str) -> Result<Self, Failure> {
+        let efficiency: Efficiency = efficiency.parse().map_err(|expected: String| {
+            let found = format!("`{efficiency}`").into();
+            let expected = expected.into();
+            InputError::option(setting::EFFICIENCY, FaultKind::Contradiction { found, expected })
+        })?;
         let mut whole = self.spec.clone();
         default_cluster(&mut whole, &mut Vec::new())?;
         let own = whole.cluster.clone().unwrap_or_default();

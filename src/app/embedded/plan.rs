@@ -13,6 +13,7 @@ use crate::input::import::config::Asked;
 use crate::input::import::given_cluster;
 use crate::input::source::text::parser_fault;
 use crate::input::transformer::Attention;
+use crate::model::efficiency::Efficiency;
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::spec::{ClusterSpec, GivenCluster};
 use crate::problem::control::Control;
@@ -30,7 +31,7 @@ struct Batch {
     #[serde(default)]
     attention: Attention,
     cluster: Option<Devices>,
-    efficiency: Option<f64>,
+    efficiency: Option<Efficiency>,
 }
 
 /// The names of these keywords.

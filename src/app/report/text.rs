@@ -387,6 +387,10 @@ pub(super) fn times(instance: &Instance, plan: &Plan) -> Option<String> {
                 "peak: rooflines at the rates of `{}`, which no kernel reaches",
                 kind.name
             ),
+            (true, true) if instance.cluster.calibrated.is_none() => format!(
+                "peak: rooflines at an assumed {} of the rates of `{}`",
+                kind.efficiency, kind.name
+            ),
             (true, true) => format!(
                 "calibrated: rooflines at {} of the rates of `{}`",
                 kind.efficiency, kind.name

@@ -15,12 +15,14 @@
 //! (P. Qi et al., *Zero Bubble Pipeline Parallelism*, ICLR 2024, Table 1), all of an embedding's, and the updates, which wait for
 //! nothing else. Attention has no weights, and scales of normalisations go with the gradients of their inputs.
 
+use std::collections::BTreeMap;
+
 use super::Run;
 use super::operator::{Group, Kind, Operator};
 use super::parts::Part;
 use crate::model::recompute;
 use crate::model::roofline::{Traffic, UPDATE_FLOPS, UPDATE_NUMBERS};
-use crate::model::spec::{ExpertsSpec, ModeSpec, WorkSpec};
+use crate::model::spec::{ExpertsSpec, KernelSpec, ModeSpec, WorkSpec};
 
 /// What is computed again.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -64,6 +66,60 @@ struct Taken {
     traffic: Traffic,
 }
 
+/// Operators of a block that are added up into one roofline: all products are bound by arithmetic in training and by traffic in decoding. What stands
+/// between them moves bytes that nothing hides, and takes turns with them.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Turn {
+    /// Products with parameters, attention in tiles, scans.
+    Products,
+    /// Products of a matrix of all pairs of tokens, which move it through memory.
+    Pairs,
+    /// Norms, sums, activations, look-ups, updates.
+    Others,
+}
+
+fn turn(op: &Operator) -> Turn {
+    match op.kind {
+        Kind::Product if op.parameters.held > 0.0 => Turn::Products,
+        Kind::Product => Turn::Pairs,
+        _ if op.model_flops > 0.0 => Turn::Products,
+        Kind::LookUp | Kind::Sum | Kind::OfInputs | Kind::OfInputsAndOutput => Turn::Others,
+    }
+}
+
+/// Work in the making.
+#[derive(Default)]
+struct Work {
+    all: WorkSpec,
+    turns: BTreeMap<Turn, KernelSpec>,
+}
+
+impl Work {
+    fn forward(&mut self, turn: Turn, [flops, bytes]: [f64; 2]) {
+        self.all.forward_flops += flops;
+        self.all.forward_bytes += bytes;
+        let kernel = self.turns.entry(turn).or_default();
+        kernel.forward_flops += flops;
+        kernel.forward_bytes += bytes;
+    }
+
+    fn backward(&mut self, turn: Turn, [flops, bytes]: [f64; 2]) {
+        self.all.backward_flops += flops;
+        self.all.backward_bytes += bytes;
+        let kernel = self.turns.entry(turn).or_default();
+        kernel.backward_flops += flops;
+        kernel.backward_bytes += bytes;
+    }
+
+    /// The first that take turns are what the others leave.
+    fn told(self) -> WorkSpec {
+        WorkSpec {
+            kernels: self.turns.into_values().skip(1).collect(),
+            ..self.all
+        }
+    }
+}
+
 impl<'a> Pieces<'a> {
     /// None yet.
     pub(super) fn new(run: &'a Run, part: &'a Part) -> Self {
@@ -104,42 +160,7 @@ impl<'a> Pieces<'a> {
 
     /// What a device of a group takes.
     pub(super) fn mode(&self, degree: u32, again: Again) -> ModeSpec {
-        let mut work = WorkSpec::default();
-        for &(op, pass, factor) in &self.passes {
-            let taken = self.taken(op, degree);
-            let traffic = &taken.traffic;
-            let flops = factor * taken.flops;
-            match pass {
-                Pass::Forward => {
-                    let bytes = factor * forward_bytes(op, traffic);
-                    work.forward_flops += flops;
-                    work.forward_bytes += bytes;
-                    if self.run.reads_prompts() {
-                        *work.attention_flops.get_or_insert(0.0) += f64::from(u8::from(op.grows)) * flops;
-                    }
-                    if is_again(op, again) {
-                        work.backward_flops += flops;
-                        work.backward_bytes += bytes;
-                    }
-                }
-                Pass::Backward => {
-                    let [backward, weight] = backward_bytes(op, traffic).map(|bytes| factor * bytes);
-                    work.backward_flops += op.backward * flops;
-                    work.backward_bytes += backward;
-                    work.weight_flops += op.weight * flops;
-                    work.weight_bytes += weight;
-                }
-                Pass::Update => {
-                    let numbers = factor * taken.parameter_bytes / self.run.precision.bytes();
-                    let flops = UPDATE_FLOPS * numbers;
-                    let bytes = UPDATE_NUMBERS * factor * taken.parameter_bytes;
-                    work.backward_flops += flops;
-                    work.backward_bytes += bytes;
-                    work.weight_flops += flops;
-                    work.weight_bytes += bytes;
-                }
-            }
-        }
+        let work = self.work(degree, again);
         let [kept_bytes, again_bytes] =
             [false, true].map(|is| self.sum(degree, |op| is_again(op, again) == is));
         // The input of a block, which is as large as its output, is there in either case.
@@ -169,6 +190,47 @@ impl<'a> Pieces<'a> {
             collective_bytes: if degree > 1 { self.reduced(again) } else { 0.0 },
             ..ModeSpec::default()
         }
+    }
+
+    /// FLOPs and bytes of both passes.
+    fn work(&self, degree: u32, again: Again) -> WorkSpec {
+        let mut work = Work::default();
+        for &(op, pass, factor) in &self.passes {
+            let taken = self.taken(op, degree);
+            let traffic = &taken.traffic;
+            let flops = factor * taken.flops;
+            let is_pair = self.run.reads_prompts() && op.grows;
+            let turn = if is_pair { Turn::Products } else { turn(op) };
+            match pass {
+                Pass::Forward => {
+                    let forward = [flops, factor * forward_bytes(op, traffic)];
+                    work.forward(turn, forward);
+                    if self.run.reads_prompts() {
+                        *work.all.attention_flops.get_or_insert(0.0) += f64::from(u8::from(is_pair)) * flops;
+                    }
+                    if is_again(op, again) {
+                        work.backward(turn, forward);
+                    }
+                }
+                Pass::Backward => {
+                    let [backward, weight] = backward_bytes(op, traffic).map(|bytes| factor * bytes);
+                    work.backward(turn, [op.backward * flops, backward]);
+                    work.all.weight_flops += op.weight * flops;
+                    work.all.weight_bytes += weight;
+                }
+                Pass::Update => {
+                    let numbers = factor * taken.parameter_bytes / self.run.precision.bytes();
+                    let update = [
+                        UPDATE_FLOPS * numbers,
+                        UPDATE_NUMBERS * factor * taken.parameter_bytes,
+                    ];
+                    work.backward(Turn::Others, update);
+                    work.all.weight_flops += update[0];
+                    work.all.weight_bytes += update[1];
+                }
+            }
+        }
+        work.told()
     }
 
     /// The experts among its operators, if there are some: what they hold, what goes to them and back, and their part of the FLOPs.

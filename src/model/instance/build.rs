@@ -179,6 +179,9 @@ impl Checks {
             for (operator, &part) in &kind.efficiencies {
                 self.efficiency(format!("{at}.efficiencies.{operator}"), Some(part));
             }
+            if let Some(measured) = &kind.measured {
+                self.efficiency(format!("{at}.measured.efficiency"), Some(measured.efficiency));
+            }
             let memory_rate = self.positive(format!("{at}.memory_bytes_per_s"), kind.memory_bytes_per_s);
             rates.flops_per_s.push(peak);
             rates.memory_bytes_per_s.push(memory_rate);

@@ -6,8 +6,11 @@ use crate::model::fault::{FaultKind, closest};
 use crate::model::network::{Cache, Layer, Times};
 use crate::model::prompt::Reading;
 use crate::model::roofline;
-use crate::model::spec::{LayerSpec, TimesSpec, WorkSpec};
+use crate::model::spec::{KernelSpec, LayerSpec, TimesSpec, WorkSpec};
 use crate::model::units::{NS_PER_MS, ns_to_ms};
+
+/// By what factor a sum of parts may exceed the whole by rounding.
+const ROUNDED: f64 = 1.0 + 1e-9;
 
 impl Checks {
     /// A layer with its times on every kind of device.
@@ -131,10 +134,7 @@ impl Checks {
             ("attention_flops", spec.attention_flops.unwrap_or(0.0)),
         ];
         for (field, found) in amounts {
-            if !(found.is_finite() && found >= 0.0) {
-                let expected = "a finite number from 0";
-                self.add(format!("{at}.{field}"), FaultKind::BadNumber { found, expected });
-            }
+            self.amount(format!("{at}.{field}"), found);
         }
         let parts = [
             ("flops", spec.weight_flops, spec.backward_flops),
@@ -146,9 +146,46 @@ impl Checks {
         {
             self.more_than_backward(at, unit, [weight, backward]);
         }
+        self.kernels(at, spec);
         let attention = spec.attention_flops.unwrap_or(0.0);
-        if attention > spec.forward_flops {
-            self.more_than_forward(at, "attention_flops", [attention, spec.forward_flops]);
+        let ([forward, _], _) = roofline::forward_turns(spec);
+        if attention > forward * ROUNDED {
+            self.more_than_forward(at, "attention_flops", [attention, forward]);
+        }
+    }
+
+    /// Parts of the work that take turns: together at most all of it.
+    fn kernels(&mut self, at: &str, spec: &WorkSpec) {
+        let amounts: [(&str, f64, fn(&KernelSpec) -> f64); 4] = [
+            ("forward_flops", spec.forward_flops, |kernel| kernel.forward_flops),
+            ("forward_bytes", spec.forward_bytes, |kernel| kernel.forward_bytes),
+            ("backward_flops", spec.backward_flops, |kernel| {
+                kernel.backward_flops
+            }),
+            ("backward_bytes", spec.backward_bytes, |kernel| {
+                kernel.backward_bytes
+            }),
+        ];
+        for (field, all, of) in amounts {
+            for (i, kernel) in spec.kernels.iter().enumerate() {
+                self.amount(format!("{at}.kernels[{i}].{field}"), of(kernel));
+            }
+            let sum: f64 = spec.kernels.iter().map(of).sum();
+            if sum > all * ROUNDED {
+                let kind = FaultKind::Contradiction {
+                    found: format!("{sum} of `{field}` in all, more than the {all} of the work").into(),
+                    expected: "parts of the work".into(),
+                };
+                self.add(format!("{at}.kernels"), kind);
+            }
+        }
+    }
+
+    /// An amount of work.
+    fn amount(&mut self, at: String, found: f64) {
+        if !(found.is_finite() && found >= 0.0) {
+            let expected = "a finite number from 0";
+            self.add(at, FaultKind::BadNumber { found, expected });
         }
     }
 
@@ -257,14 +294,19 @@ impl Checks {
         let part = device.efficiency_of(spec.operator.as_deref());
         let ns = |amount: f64, per_s: f64| 1e9 * amount / (part * per_s);
         let attention = work.attention_flops.unwrap_or(0.0);
-        let weights = spec.parameter_bytes.min(work.forward_bytes);
+        let ([flops, bytes], kernels) = roofline::forward_turns(work);
+        // What takes turns is in proportion to tokens, and longer than both.
+        let in_turn: f64 = kernels
+            .map(|[flops, bytes]| ns(flops, flops_per_s).max(ns(bytes, bytes_per_s)))
+            .sum();
+        let weights = spec.parameter_bytes.min(bytes);
         let is_idle = work.forward_flops <= 0.0 && work.forward_bytes <= 0.0;
         Reading {
             fixed: if is_idle { 0.0 } else { device.launch_ns as f64 },
-            arithmetic: ns(work.forward_flops - attention, flops_per_s),
+            arithmetic: ns((flops - attention).max(0.0), flops_per_s) + in_turn,
             attention: ns(attention, flops_per_s),
             weights: ns(weights, bytes_per_s),
-            traffic: ns(work.forward_bytes - weights, bytes_per_s),
+            traffic: ns(bytes - weights, bytes_per_s) + in_turn,
         }
     }
 }

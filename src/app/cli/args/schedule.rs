@@ -5,8 +5,9 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 
-use super::shared::{part_of_peak, seconds};
+use super::shared::seconds;
 use crate::exact::best_schedule::answer::Objective;
+use crate::model::efficiency::Efficiency;
 use crate::model::options::{Communication, MemoryLimit};
 use crate::schedule::Placement;
 use crate::schedule::rules::{self, RULES, Rule};
@@ -58,13 +59,12 @@ pub struct ScheduleArgs {
     /// Part of the devices' peak rates that layers of an instance to cut reach, such as 0.5
     #[arg(
         long,
-        value_name = "PART",
-        value_parser = part_of_peak,
+        value_name = "PART|measured",
         requires = "instance",
         conflicts_with = "plan",
         help_heading = "Chunks"
     )]
-    pub efficiency: Option<f64>,
+    pub efficiency: Option<Efficiency>,
 
     #[command(flatten)]
     pub cut: CutArgs,

@@ -6,6 +6,7 @@ use clap::{Args, ValueEnum};
 
 use crate::app::cli::{CliError, output};
 use crate::app::flags::as_flags;
+use crate::model::efficiency::Efficiency;
 use crate::model::instance::Instance;
 use crate::model::options::PipelineOptions;
 use crate::model::quantity;
@@ -36,10 +37,10 @@ pub struct ClusterArgs {
     #[arg(long, value_name = "FILE|PRESET")]
     pub cluster: Option<String>,
 
-    /// Part of the devices' peak rates that layers reach, such as 0.5, for times that follow from FLOPs and bytes [default: what the
-    /// cluster says, else 1]
-    #[arg(long, value_name = "PART", value_parser = part_of_peak)]
-    pub efficiency: Option<f64>,
+    /// Part of the devices' peak rates that layers reach, such as 0.5, or `measured` for what the cluster's file says was measured; for times that follow
+    /// from FLOPs and bytes [default: what the cluster says, else 1]
+    #[arg(long, value_name = "PART|measured")]
+    pub efficiency: Option<Efficiency>,
 }
 
 impl ProblemArgs {
@@ -207,13 +208,6 @@ pub(super) fn seconds(text: &str) -> Result<f64, String> {
     match text.parse::<f64>() {
         Ok(seconds) if (0.0..1e9).contains(&seconds) => Ok(seconds),
         _ => Err("expected a number of seconds from 0".into()),
-    }
-}
-
-pub(super) fn part_of_peak(text: &str) -> Result<f64, String> {
-    match text.parse::<f64>() {
-        Ok(part) if part > 0.0 && part <= 1.0 => Ok(part),
-        _ => Err("expected a part of peak rates, above 0 and at most 1, such as 0.5".into()),
     }
 }
 

@@ -112,6 +112,7 @@ fn plan(row: &Row, instance: &Instance, store: &Store) -> Option<Plan> {
         remedies: Vec::new(),
         run: None,
         throughput: None,
+        times: Vec::new(),
         least_memory: None,
         schema: SCHEMA.into(),
         instance: instance.name.clone(),

@@ -68,7 +68,10 @@ def expert_bytes(config):
 
 
 def roofline(work, way):
-    return 1e3 * max(work[way + "_flops"] / FLOPS_PER_S, work[way + "_bytes"] / MEMORY_BYTES_PER_S)
+    """What takes turns one after the other, and what that leaves."""
+    total, *kernels = [(part.get(way + "_flops", 0), part.get(way + "_bytes", 0)) for part in (work, *work.get("kernels", []))]
+    rest = [all - sum(own) for all, own in zip(total, zip(*kernels))] if kernels else total
+    return 1e3 * sum(max(flops / FLOPS_PER_S, moved / MEMORY_BYTES_PER_S) for flops, moved in (rest, *kernels))
 
 
 def predictor(layers, config, row):

@@ -189,6 +189,8 @@ fn mentions() -> Vec<Mention> {
     let broken_line = Regex::new(r"\s*\n\s*(//[/!]?|#+|>|\*)?\s*").expect("a pattern");
     let years =
         Regex::new(r"(^|[^\w.,-])(1[89]\d\d|20[0-2]\d)($|[^\w., -]| [^a-z]|[.,](\D|$))").expect("a pattern");
+    // Layouts of Megatron have asterisks, as titles do.
+    let code = Regex::new(r"`[^`\n]*\*[^`\n]*`").expect("a pattern");
     let mut paths = Vec::new();
     PLACES
         .iter()
@@ -198,7 +200,8 @@ fn mentions() -> Vec<Mention> {
         let text = fs::read_to_string(path).expect("text");
         // The list itself cites nothing.
         let text = text.split_once(BEGIN).map_or(text.as_str(), |(before, _)| before);
-        let text = deunicode(&broken_line.replace_all(text, " ").replace("\\ ", " "));
+        let text = code.replace_all(text, " ");
+        let text = deunicode(&broken_line.replace_all(&text, " ").replace("\\ ", " "));
         for year in years.captures_iter(&text) {
             let year = year.get(2).expect("a year");
             found.push(Mention {

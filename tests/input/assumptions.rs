@@ -638,7 +638,7 @@ fn a_plan_carries_of_which_kind_its_times_are() {
         plan["times"][0]["basis"] = "measured".into();
         folder.write("plan.json", plan.to_string());
         let checked = folder.run(&["check", "net.toml", "plan.json"]);
-        assert_says(&checked, 1, &["Measured times on `"]);
+        assert_says(&checked, 1, &["times that are measured on `"]);
     }
     let refused = folder.run(&["solve", "net.toml", "--efficiency", "measured"]);
     let message = unwrapped(&refused.stderr);

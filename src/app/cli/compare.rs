@@ -3,6 +3,7 @@
 use crate::app::flags::as_flags;
 use crate::app::report::{self, ComparisonRow, Standing};
 use crate::problem::control::Control;
+use crate::problem::plan::PlanTimes;
 use crate::solve::error::Error;
 use crate::solve::methods;
 use crate::solve::posed::Posed;
@@ -30,7 +31,11 @@ pub(super) fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
         .for_each(|row| row.seconds = args.output.seconds(row.seconds));
     let path = args.output.output.as_deref();
     let text = match format {
-        Format::Text => report::comparison(&rows, &output::style(path)),
+        Format::Text => {
+            let (style, settings) = (output::style(path), &posed.problem()?.settings);
+            let times = report::times(&PlanTimes::of(&instance, settings), &style);
+            report::comparison(&rows, &style) + "\n" + &times
+        }
         Format::Json => report::comparison_json(&rows),
         Format::Csv => {
             report::comparison_csv(&rows).map_err(|error| CliError::Usage(error.to_string().into()))?

@@ -49,7 +49,11 @@ pub(super) fn schedule(args: &ScheduleArgs) -> Result<Ending, CliError> {
         _ => Question::new(args, plan.as_ref())?.answer(&control())?,
     };
     let text = match format {
-        ScheduleFormat::Text => report::schedule(&answer, &output::style(path)),
+        ScheduleFormat::Text => {
+            let of = plan.as_ref().or(answer.cut.as_ref().map(|cut| &cut.plan));
+            let times = of.map_or_else(Vec::new, |plan| plan.times.clone());
+            report::schedule(&answer, &times, &output::style(path))
+        }
         ScheduleFormat::Json => report::schedule_json(&answer),
         ScheduleFormat::Csv => answer
             .order()

@@ -61,7 +61,11 @@ pub(super) fn bound(args: &BoundArgs) -> Result<Ending, CliError> {
     let mut plan = searched(&args.output, &args.search, &posed, search)?;
     args.output.settle(&mut plan.statistics);
     match format {
-        Format::Text => output::write(&report::bounds(&plan), args.output.output.as_deref())?,
+        Format::Text => {
+            let path = args.output.output.as_deref();
+            let times = report::times(&plan.times, &output::style(path));
+            output::write(&(report::bounds(&plan) + "\n" + &times), path)?;
+        }
         _ => write(&instance, &plan, &args.output)?,
     }
     Ok(match plan.status {

@@ -54,7 +54,10 @@ pub(super) fn simulated(
         false => CliError::bad_plan(fault),
     })?;
     Ok(match format {
-        SimulationFormat::Text => report::schedule(&answer, &output::style(args.output.as_deref())),
+        SimulationFormat::Text => {
+            let style = output::style(args.output.as_deref());
+            report::schedule(&answer, &plan.times, &style)
+        }
         SimulationFormat::Json => report::schedule_json(&answer),
         SimulationFormat::Svg => report::schedule_timeline(&answer),
         SimulationFormat::Csv => {

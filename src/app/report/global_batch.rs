@@ -5,8 +5,8 @@ use serde::Serialize;
 use super::Style;
 use super::format::{Digits, bytes, count, percent, wrap};
 use super::model::grouped;
-use super::text::{LABEL, times};
-use super::{memory, modes};
+use super::text::LABEL;
+use super::{memory, modes, times};
 use crate::export::{Target, layout_of};
 use crate::model::instance::Instance;
 use crate::model::options::MemoryLimit;
@@ -110,7 +110,7 @@ impl<'a> Chosen<'a> {
         );
         facts.extend(modes::throughput(plan).map(|rate| ("throughput", rate)));
         facts.extend(plan.run.map(|run| ("fill, drain", percent(run.bubble_share))));
-        facts.extend(times(instance, plan).map(|times| ("times", times)));
+        facts.extend(times::described(&plan.times).map(|times| ("times", times)));
         facts.extend(memory::precision(instance, plan).map(|precision| ("precision", precision)));
         let mut label = "next best";
         for other in &self.answer.otherwise {

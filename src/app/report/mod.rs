@@ -33,6 +33,7 @@ mod svg;
 pub(crate) mod table;
 mod text;
 mod timeline;
+mod times;
 mod virtual_stages;
 mod what_if;
 
@@ -53,6 +54,7 @@ pub use self::svg::svg;
 pub use self::text::text;
 pub(crate) use self::text::{how_it_runs, in_short};
 pub(crate) use self::timeline::timeline;
+pub(crate) use self::times::times;
 pub(crate) use self::what_if::{what_if, what_if_csv, what_if_json, what_if_svg};
 
 /// How reports look: what the terminal can do, and what the reader wants.

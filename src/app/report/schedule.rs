@@ -11,12 +11,13 @@ use super::palette::Colors;
 use super::phases;
 use super::table::{Column, draw};
 use super::text::{LABEL, micro_batches};
+use super::times::times;
 use crate::exact::best_schedule::answer::{Answer, Iteration, Objective, Open, RepeatedPattern, Timed};
-use crate::problem::plan::Status;
+use crate::problem::plan::{PlanTimes, Status};
 use crate::schedule::{Phase, Placement};
 
-/// The text report of a schedule, about `style.width` columns wide.
-pub(crate) fn schedule(answer: &Answer, style: &Style) -> String {
+/// The text report of a schedule, about `style.width` columns wide; its chunks take such times, as far as that is known.
+pub(crate) fn schedule(answer: &Answer, of_chunks: &[PlanTimes], style: &Style) -> String {
     let mut out = wrap(&headline(answer), style.width, 0) + "\n\n";
     if answer.iteration.is_some() {
         out += &draw(&columns(answer), style.color, |_| None, |_| Ink::new());
@@ -26,6 +27,7 @@ pub(crate) fn schedule(answer: &Answer, style: &Style) -> String {
         out += &wrap(&format!("{label:<LABEL$}{fact}"), style.width, LABEL);
         out.push('\n');
     }
+    out += &times(of_chunks, style);
     if !answer.rules.is_empty() {
         out.push('\n');
         out += &draw(&rules(answer), style.color, |_| None, |_| Ink::new());

@@ -7,6 +7,7 @@ use super::csv::{pretty, to_csv};
 use super::format::{Digits, percent, shorten, wrap};
 use super::table::{Column, draw};
 use super::text::{LABEL, micro_batches};
+use super::times::times;
 use crate::model::options::Objective;
 use crate::schedule::simulate::{Lane, OrderName, Resource, Simulation, StageInFlight};
 
@@ -20,7 +21,7 @@ pub(crate) fn simulation(simulation: &Simulation, style: &Style) -> String {
         out += &wrap(&format!("{label:<LABEL$}{fact}"), style.width, LABEL);
         out.push('\n');
     }
-    out
+    out + &times(&simulation.times, style)
 }
 
 /// Every event as CSV.

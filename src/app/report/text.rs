@@ -6,7 +6,7 @@ use super::Style;
 use super::cut_points::{self, cut_points};
 use super::format::{Digits, bytes, count, percent, seconds, wrap};
 use super::model::grouped;
-use super::{copies, memory, modes, passes, stages, virtual_stages};
+use super::{copies, memory, modes, passes, stages, times, virtual_stages};
 use crate::model::instance::Instance;
 use crate::model::options::{
     Communication, Groups, MemoryLimit, Mode, Objective, PipelineOptions, Schedule, Synchronization,
@@ -293,7 +293,7 @@ pub(super) fn facts(
     facts.push(("stopped by", plan.stopped_by.to_string()));
     facts.push(("region", region(plan)));
     facts.push(("problem", problem(instance, plan)));
-    facts.extend(times(instance, plan).map(|times| ("times", times)));
+    facts.extend(times::described(&plan.times).map(|times| ("times", times)));
     facts.extend(once(instance, plan).map(|once| ("once", once)));
     facts.extend(memory::precision(instance, plan).map(|precision| ("precision", precision)));
     facts.extend(modes::throughput(plan).map(|rate| ("throughput", rate)));
@@ -371,36 +371,6 @@ fn region(plan: &Plan) -> String {
         _ => used,
     };
     format!("ordered: the quotient graph is acyclic and stage order is a topological order of it{used}")
-}
-
-/// Of which of three kinds the times of layers are, on each kind of device: a proof is worth no more than they are.
-pub(super) fn times(instance: &Instance, plan: &Plan) -> Option<String> {
-    let names = plan.problem.device_kinds.iter().flatten();
-    let kinds = names.filter_map(|name| instance.cluster.kind(name).map(|at| &instance.cluster.kinds[at]));
-    let mut words: Vec<String> = kinds
-        .map(|kind| match (kind.is_roofline, kind.efficiency < 1.0) {
-            (true, _) if !kind.efficiencies.is_empty() => {
-                let name = &kind.name;
-                format!("calibrated: rooflines at parts by operator of the rates of `{name}`")
-            }
-            (true, false) => format!(
-                "peak: rooflines at the rates of `{}`, which no kernel reaches",
-                kind.name
-            ),
-            (true, true) if instance.cluster.calibrated.is_none() => format!(
-                "peak: rooflines at an assumed {} of the rates of `{}`",
-                kind.efficiency, kind.name
-            ),
-            (true, true) => format!(
-                "calibrated: rooflines at {} of the rates of `{}`",
-                kind.efficiency, kind.name
-            ),
-            (false, _) => "measured, or what else the file gives".into(),
-        })
-        .collect();
-    words.dedup();
-    words.extend((instance.cluster.calibrated.iter()).map(|fit| format!("cluster calibrated: {fit}")));
-    (!words.is_empty()).then(|| words.join("; "))
 }
 
 /// What the cluster says of an iteration beside what is planned.

@@ -1,5 +1,7 @@
 //! Of which of three kinds the times of a plan are: a proof is worth no more than they.
 
+use std::fmt;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -36,6 +38,19 @@ pub struct PlanTimes {
     pub source: Option<String>,
 }
 
+impl fmt::Display for PlanTimes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let basis = match self.basis {
+            TimesBasis::Peak => "peak",
+            TimesBasis::Calibrated => "calibrated",
+            TimesBasis::Measured => "measured",
+        };
+        write!(f, "{basis} on `{}`", self.device_kind)?;
+        let efficiency = self.efficiency.map(|part| write!(f, " at {part}"));
+        efficiency.unwrap_or(Ok(()))
+    }
+}
+
 impl PlanTimes {
     /// Of the kinds of device that a problem has, in its order.
     pub(crate) fn of(instance: &Instance, settings: &Settings) -> Vec<Self> {
@@ -57,7 +72,7 @@ impl PlanTimes {
                 false => TimesBasis::Measured,
             },
             efficiency: Some(kind.efficiency).filter(|_| kind.is_roofline && kind.efficiencies.is_empty()),
-            source: cluster.calibrated.clone().filter(|_| kind.is_roofline),
+            source: cluster.calibrated.clone(),
         }
     }
 }

@@ -11,7 +11,7 @@ use crate::problem::cost::{PhaseCost, StageCost, formula_ns};
 use crate::problem::pipeline::{
     Activity, Channels, Leads, Phase, PhaseTimes, Pipeline, Resource, Run, Streams, Task, makespan_ns, steady,
 };
-use crate::problem::plan::Plan;
+use crate::problem::plan::{Plan, PlanTimes};
 
 /// The value of `schema` in simulations of this version.
 pub const SCHEMA: &str = "stagecut-simulation/1";
@@ -77,6 +77,9 @@ pub struct Simulation {
     pub objective_ms: Option<f64>,
     /// Share of the workers' time in which they were idle.
     pub bubble_share: f64,
+    /// Of which kind the times are that the plan was made with, as far as it says.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub times: Vec<PlanTimes>,
     /// The stages.
     pub stages: Vec<StageInFlight>,
     /// The resources, stage by stage and replica by replica.
@@ -170,6 +173,7 @@ impl Simulation {
             objective: problem.timed_objective().unwrap_or(Objective::Period),
             objective_ms: of.plan.objective_ms,
             bubble_share: bubble_share(&resources),
+            times: of.plan.times.clone(),
             stages: of.stages(),
             resources,
             events: of.events(),

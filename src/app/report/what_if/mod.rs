@@ -13,6 +13,7 @@ use super::Style;
 use super::csv::{pretty, to_csv};
 use super::format::{Digits, count, percent, seconds, wrap};
 use super::table::{Column, draw};
+use super::times::times;
 use crate::model::options::Objective;
 use crate::problem::plan::{Status, StoppedBy};
 use crate::solve::what_if::{Answer, AnswerCurve, AnswerPoint, Better, Kind, Parameter, Segment, Stretch};
@@ -31,6 +32,9 @@ pub(crate) fn what_if(answer: &Answer, style: &Style) -> String {
             out += &format!("In at most {}:\n\n", count(stages, "stage"));
         }
         out += &table(answer, curve, digits, style);
+    }
+    if let Some(plan) = answer.plans.first() {
+        out += &format!("\n{}", times(&plan.times, style));
     }
     if style.statistics {
         let searches = answer.searches;

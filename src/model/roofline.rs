@@ -103,6 +103,16 @@ fn beside(all: [f64; 2], work: &WorkSpec, of: fn(&KernelSpec) -> [f64; 2]) -> [f
 }
 
 impl KernelSpec {
+    /// Its fields by name.
+    pub(crate) fn amounts(&self) -> [(&'static str, f64); 4] {
+        [
+            ("forward_flops", self.forward_flops),
+            ("forward_bytes", self.forward_bytes),
+            ("backward_flops", self.backward_flops),
+            ("backward_bytes", self.backward_bytes),
+        ]
+    }
+
     /// FLOPs and bytes of the forward pass.
     pub(crate) fn forward(&self) -> [f64; 2] {
         [self.forward_flops, self.forward_bytes]

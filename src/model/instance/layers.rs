@@ -156,21 +156,19 @@ impl Checks {
 
     /// Parts of the work that take turns: together at most all of it.
     fn kernels(&mut self, at: &str, spec: &WorkSpec) {
-        let amounts: [(&str, f64, fn(&KernelSpec) -> f64); 4] = [
-            ("forward_flops", spec.forward_flops, |kernel| kernel.forward_flops),
-            ("forward_bytes", spec.forward_bytes, |kernel| kernel.forward_bytes),
-            ("backward_flops", spec.backward_flops, |kernel| {
-                kernel.backward_flops
-            }),
-            ("backward_bytes", spec.backward_bytes, |kernel| {
-                kernel.backward_bytes
-            }),
-        ];
-        for (field, all, of) in amounts {
-            for (i, kernel) in spec.kernels.iter().enumerate() {
-                self.amount(format!("{at}.kernels[{i}].{field}"), of(kernel));
+        let all = KernelSpec {
+            forward_flops: spec.forward_flops,
+            forward_bytes: spec.forward_bytes,
+            backward_flops: spec.backward_flops,
+            backward_bytes: spec.backward_bytes,
+        };
+        for (i, kernel) in spec.kernels.iter().enumerate() {
+            for (field, found) in kernel.amounts() {
+                self.amount(format!("{at}.kernels[{i}].{field}"), found);
             }
-            let sum: f64 = spec.kernels.iter().map(of).sum();
+        }
+        for (k, (field, all)) in all.amounts().into_iter().enumerate() {
+            let sum: f64 = spec.kernels.iter().map(|kernel| kernel.amounts()[k].1).sum();
             if sum > all * ROUNDED {
                 let kind = FaultKind::Contradiction {
                     found: format!("{sum} of `{field}` in all, more than the {all} of the work").into(),

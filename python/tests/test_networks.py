@@ -69,6 +69,12 @@ def test_a_part_of_peak_rates(small):
         assert half.objective_ms == pytest.approx(2 * peak, abs=1.5e-6 * 2 * len(half.stages[0].layers))
     plan = stagecut.solve(words, stages=2, cluster="h100-bf16", efficiency=0.5)
     assert plan.throughput["mfu"] < 0.5 and plan.throughput["tokens_per_s"] > 0
+    assert plan.times[0]["basis"] == "peak" and plan.times[0]["efficiency"] == 0.5
+    measured = stagecut.solve(words, stages=2, cluster="h100-bf16", efficiency="measured")
+    assert measured.times[0]["basis"] == "calibrated" and "H100" in measured.times[0]["source"]
+    assert stagecut.solve(stagecut.network(small), stages=2).times[0]["basis"] == "measured"
+    with pytest.raises(stagecut.InputError, match="measured"):
+        words.at("half")
     assert stagecut.solve(stagecut.network(small), stages=2).throughput is None
     with pytest.raises(stagecut.InputError, match="part of peak rates"):
         words.at(1.5)

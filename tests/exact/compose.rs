@@ -370,6 +370,22 @@ fn sets_with_experts_are_the_best_of_all_plans() {
     compare_sets(&[&json!({ "experts": true, "pipeline": options })]);
 }
 
+/// Sequences that tensor groups of a replica share out, beside whatever else.
+#[test]
+fn sets_with_context_degrees_are_the_best_of_all_plans() {
+    let options = json!({ "context_parallel": "choose", "replicas": "choose" });
+    compare_sets(&[&json!({ "context": true, "pipeline": options })]);
+}
+
+/// Gradients, or gradients and weights, that replicas share out, beside whatever else.
+#[test]
+fn sets_with_shards_are_the_best_of_all_plans() {
+    for sharding in ["zero2", "zero3"] {
+        let options = json!({ "optimizer_sharding": sharding, "replicas": "choose" });
+        compare_sets(&[&json!({ "pipeline": options })]);
+    }
+}
+
 /// Holds sets of drawn features and these against the best of all plans.
 fn compare_sets(always: &[&Value]) {
     let features = features();

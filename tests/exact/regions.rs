@@ -225,18 +225,46 @@ pub(crate) fn plans_up_to(most: usize, instance: &Instance, settings: &Settings)
     Some(plans)
 }
 
-/// Every kind, tensor degree, expert degree and number of replicas that a stage may have on so many devices of each kind.
-fn runs(settings: &Settings, count: &dyn Fn(usize) -> usize) -> Vec<(usize, usize, usize, usize)> {
+/// How a stage may run.
+#[derive(Clone, Copy)]
+struct Run {
+    kind: usize,
+    tensor: usize,
+    expert: usize,
+    context: usize,
+    replicas: usize,
+}
+
+impl Run {
+    fn devices(&self) -> usize {
+        self.tensor * self.context * self.replicas
+    }
+}
+
+/// Every kind, tensor degree, expert degree, context degree and number of replicas that a stage may have on so many devices of each kind.
+fn runs(settings: &Settings, count: &dyn Fn(usize) -> usize) -> Vec<Run> {
     let on_kind = |&kind: &usize| {
         let devices = count(kind);
-        let pairs = (1..=devices).flat_map(move |tensor| (1..=devices / tensor).map(move |d| (tensor, d)));
-        let shared = pairs.flat_map(move |(tensor, d)| {
-            let experts = (1..=d).filter(move |expert| d.is_multiple_of(*expert));
-            experts.map(move |expert| (kind, tensor, expert, d))
+        let upto = move |others: usize| 1..=devices / others;
+        let groups = upto(1).flat_map(move |tensor| upto(tensor).map(move |context| (tensor, context)));
+        let replicated = groups.flat_map(move |(tensor, context)| {
+            upto(tensor * context).map(move |replicas| (tensor, context, replicas))
         });
-        shared.filter(|(_, tensor, expert, replicas)| {
-            let is_asked = settings.expert.allows(*expert);
-            settings.tensor.allows(*tensor) && is_asked && settings.replicas.allows(*replicas)
+        let shared = replicated.flat_map(move |(tensor, context, replicas)| {
+            let experts = (1..=replicas).filter(move |expert| replicas.is_multiple_of(*expert));
+            experts.map(move |expert| Run {
+                kind,
+                tensor,
+                expert,
+                context,
+                replicas,
+            })
+        });
+        shared.filter(|run| {
+            settings.tensor.allows(run.tensor)
+                && settings.expert.allows(run.expert)
+                && settings.context_parallel.allows(run.context)
+                && settings.replicas.allows(run.replicas)
         })
     };
     settings.kinds.iter().flat_map(on_kind).collect()
@@ -264,11 +292,10 @@ fn modal_plans(instance: &Instance, settings: &Settings, stages: &[BareStage]) -
         .iter()
         .map(|at| at.iter().map(|&at| runs[at]))
     {
-        let runs: Vec<(usize, usize, usize, usize)> = runs.collect();
+        let runs: Vec<Run> = runs.collect();
         let taken = |kind: usize| {
-            let own = runs.iter().filter(|run| run.0 == kind);
-            own.map(|(_, tensor, _, replicas)| tensor * replicas)
-                .sum::<usize>()
+            let own = runs.iter().filter(|run| run.kind == kind);
+            own.map(Run::devices).sum::<usize>()
         };
         if settings.kinds.iter().any(|&kind| taken(kind) > count(kind)) {
             continue;
@@ -281,15 +308,15 @@ fn modal_plans(instance: &Instance, settings: &Settings, stages: &[BareStage]) -
         let names: Vec<Vec<String>> = ids.iter().map(|(_, id)| again(id)).collect();
         for chosen in choices(&names.iter().map(Vec::len).collect::<Vec<_>>()) {
             let mut stages = stages.to_vec();
-            for (stage, &(kind, tensor, expert, replicas)) in stages.iter_mut().zip(&runs) {
+            for (stage, run) in stages.iter_mut().zip(&runs) {
                 if settings.kinds.len() > 1 {
-                    stage.devices = vec![instance.cluster.kinds[kind].name.clone(); tensor * replicas];
+                    stage.devices = vec![instance.cluster.kinds[run.kind].name.clone(); run.devices()];
                 }
                 stage.mode = Some(PlanMode {
-                    tensor,
-                    expert,
-                    context: 1,
-                    replicas,
+                    tensor: run.tensor,
+                    expert: run.expert,
+                    context: run.context,
+                    replicas: run.replicas,
                     recomputed: BTreeMap::new(),
                 });
             }

@@ -44,6 +44,9 @@ fn tokens_by_stage(
     stages: &[PlanStage],
     part: f64,
 ) -> Vec<Option<u64>> {
+    if settings.mode.trains() {
+        return vec![None; stages.len()];
+    }
     let of_a_token: Vec<u64> = stages
         .iter()
         .map(|stage| kept_of_a_token(instance, stage))
@@ -59,9 +62,7 @@ fn tokens_by_stage(
             instance.cluster.kind(kind)
         });
         let limits = kinds.filter_map(|kind| settings.device_bytes(&instance.cluster, kind));
-        let limit = limits
-            .min()
-            .filter(|&limit| limit < u64::MAX && !settings.mode.trains())?;
+        let limit = limits.min().filter(|&limit| limit < u64::MAX)?;
         let left = ((limit as f64 * part) as u64).saturating_sub(sum(&|at| stages[at].memory_bytes));
         let more = left.checked_div(sum(&|at| of_a_token[at]))?;
         Some(settings.room.tokens.saturating_add(more))

@@ -46,7 +46,6 @@ impl Settings {
     pub(super) fn most_ns(&self, instance: &Instance) -> f64 {
         let network = &instance.network;
         let moved = |bytes: u64| self.longest_ns(instance, bytes as f64);
-        // Which looks at all layers.
         let shares_out = self.shares_out(instance);
         let of_layer = |layer: &Layer| match (self.modal, shares_out) {
             (true, _) => self.most_of_modes_ns(instance, layer),

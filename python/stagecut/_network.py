@@ -12,8 +12,10 @@ from . import _stagecut
 from ._errors import Fault, InputError, call
 
 Cluster = Union[str, "os.PathLike[str]", Mapping[str, Any]]
-Efficiency = Union[float, Literal["measured"]]
 """The name of a preset, a file, or what an instance says under ``cluster``."""
+
+Efficiency = Union[float, Literal["measured"]]
+"""A part of peak rates, above 0 and at most 1, or what the cluster's file says was measured."""
 
 
 class Network:

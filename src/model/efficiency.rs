@@ -14,6 +14,9 @@ pub enum Efficiency {
     Measured,
 }
 
+/// What may be asked for.
+pub(crate) const EXPECTED: &str = "a part of peak rates, above 0 and at most 1, such as 0.5, or `measured`";
+
 /// The word for what was measured.
 const MEASURED: &str = "measured";
 
@@ -25,9 +28,7 @@ impl FromStr for Efficiency {
             return Ok(Self::Measured);
         }
         let part = text.parse().map(Self::Part);
-        part.map_err(|_| {
-            format!("expected a part of peak rates, above 0 and at most 1, such as 0.5, or `{MEASURED}`")
-        })
+        part.map_err(|_| format!("expected {EXPECTED}"))
     }
 }
 

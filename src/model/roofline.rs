@@ -69,37 +69,44 @@ pub(crate) fn times(work: &WorkSpec, flops_per_s: f64, memory_bytes_per_s: f64) 
             seconds[1]
         }
     };
-    let in_turn = |all: [f64; 2], of: fn(&KernelSpec) -> [f64; 2]| {
+    let in_turn = |of: fn(&KernelSpec) -> [f64; 2]| {
         let own: f64 = work.kernels.iter().map(|kernel| ms(of(kernel))).sum();
-        own + ms(beside(all, work, of))
+        own + ms(of(&work.rest()))
     };
     TimesSpec {
-        forward_ms: Some(in_turn(forward_work(work), KernelSpec::forward)),
-        backward_ms: Some(in_turn(
-            [work.backward_flops, work.backward_bytes],
-            KernelSpec::backward,
-        )),
+        forward_ms: Some(in_turn(KernelSpec::forward)),
+        backward_ms: Some(in_turn(KernelSpec::backward)),
         weight_ms: Some(ms([work.weight_flops, work.weight_bytes])),
         ..TimesSpec::default()
     }
 }
 
-/// FLOPs and bytes of a forward pass beside its kernels, and of these what each takes.
-pub(crate) fn forward_turns(work: &WorkSpec) -> ([f64; 2], impl Iterator<Item = [f64; 2]>) {
-    let rest = beside(forward_work(work), work, KernelSpec::forward);
-    (rest, work.kernels.iter().map(KernelSpec::forward))
-}
+impl WorkSpec {
+    /// Both passes as a whole.
+    pub(crate) fn whole(&self) -> KernelSpec {
+        KernelSpec {
+            forward_flops: self.forward_flops,
+            forward_bytes: self.forward_bytes,
+            backward_flops: self.backward_flops,
+            backward_bytes: self.backward_bytes,
+        }
+    }
 
-fn forward_work(work: &WorkSpec) -> [f64; 2] {
-    [work.forward_flops, work.forward_bytes]
-}
-
-/// What the kernels of some work leave of it. That may be a rounding below nothing.
-fn beside(all: [f64; 2], work: &WorkSpec, of: fn(&KernelSpec) -> [f64; 2]) -> [f64; 2] {
-    [0, 1].map(|at| {
-        let left = all[at] - work.kernels.iter().map(|kernel| of(kernel)[at]).sum::<f64>();
-        if left < 0.0 { 0.0 } else { left }
-    })
+    /// What the kernels leave of both passes, which take turns with it.
+    pub(crate) fn rest(&self) -> KernelSpec {
+        let whole = self.whole();
+        let left = |of: fn(&KernelSpec) -> f64| {
+            let left = of(&whole) - self.kernels.iter().map(of).sum::<f64>();
+            // It may be a rounding below nothing, and f64::max would drop NaN.
+            if left < 0.0 { 0.0 } else { left }
+        };
+        KernelSpec {
+            forward_flops: left(|part| part.forward_flops),
+            forward_bytes: left(|part| part.forward_bytes),
+            backward_flops: left(|part| part.backward_flops),
+            backward_bytes: left(|part| part.backward_bytes),
+        }
+    }
 }
 
 impl KernelSpec {

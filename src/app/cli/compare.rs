@@ -32,8 +32,8 @@ pub(super) fn compare(args: &CompareArgs) -> Result<Ending, CliError> {
     let path = args.output.output.as_deref();
     let text = match format {
         Format::Text => {
-            let (style, settings) = (output::style(path), &posed.problem()?.settings);
-            let times = report::times(&PlanTimes::of(&instance, settings), &style);
+            let style = output::style(path);
+            let times = report::times(&PlanTimes::of(&instance, &posed.settings), &style);
             report::comparison(&rows, &style) + "\n" + &times
         }
         Format::Json => report::comparison_json(&rows),

@@ -11,7 +11,7 @@ use crate::input::generate;
 use crate::input::import::{default_cluster, given_cluster, read_parts, trusting};
 use crate::input::read::{at_efficiency, fits};
 use crate::input::source::text::parser_fault;
-use crate::model::efficiency::Efficiency;
+use crate::model::efficiency::{self, Efficiency};
 use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::instance::Instance;
 use crate::model::setting;
@@ -168,9 +168,9 @@ impl Network {
     ///
     /// A part that is none, or where no time follows from rates.
     pub fn at_efficiency(&self, efficiency: &str) -> Result<Self, Failure> {
-        let efficiency: Efficiency = efficiency.parse().map_err(|expected: String| {
+        let efficiency: Efficiency = efficiency.parse().map_err(|_| {
             let found = format!("`{efficiency}`").into();
-            let expected = expected.into();
+            let expected = efficiency::EXPECTED.into();
             InputError::option(setting::EFFICIENCY, FaultKind::Contradiction { found, expected })
         })?;
         let mut whole = self.spec.clone();

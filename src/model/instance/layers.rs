@@ -124,16 +124,12 @@ impl Checks {
 
     /// Amounts of work, each on its own: of a wrong one and a right one the roofline would take the right one.
     pub(super) fn work(&mut self, at: &str, spec: &WorkSpec) {
-        let amounts = [
-            ("forward_flops", spec.forward_flops),
-            ("forward_bytes", spec.forward_bytes),
-            ("backward_flops", spec.backward_flops),
-            ("backward_bytes", spec.backward_bytes),
+        let parts = [
             ("weight_flops", spec.weight_flops),
             ("weight_bytes", spec.weight_bytes),
             ("attention_flops", spec.attention_flops.unwrap_or(0.0)),
         ];
-        for (field, found) in amounts {
+        for (field, found) in spec.whole().amounts().into_iter().chain(parts) {
             self.amount(format!("{at}.{field}"), found);
         }
         let parts = [
@@ -148,7 +144,7 @@ impl Checks {
         }
         self.kernels(at, spec);
         let attention = spec.attention_flops.unwrap_or(0.0);
-        let ([forward, _], _) = roofline::forward_turns(spec);
+        let forward = spec.rest().forward_flops;
         if attention > forward * ROUNDED {
             self.more_than_forward(at, "attention_flops", [attention, forward]);
         }
@@ -156,18 +152,12 @@ impl Checks {
 
     /// Parts of the work that take turns: together at most all of it.
     fn kernels(&mut self, at: &str, spec: &WorkSpec) {
-        let all = KernelSpec {
-            forward_flops: spec.forward_flops,
-            forward_bytes: spec.forward_bytes,
-            backward_flops: spec.backward_flops,
-            backward_bytes: spec.backward_bytes,
-        };
         for (i, kernel) in spec.kernels.iter().enumerate() {
             for (field, found) in kernel.amounts() {
                 self.amount(format!("{at}.kernels[{i}].{field}"), found);
             }
         }
-        for (k, (field, all)) in all.amounts().into_iter().enumerate() {
+        for (k, (field, all)) in spec.whole().amounts().into_iter().enumerate() {
             let sum: f64 = spec.kernels.iter().map(|kernel| kernel.amounts()[k].1).sum();
             if sum > all * ROUNDED {
                 let kind = FaultKind::Contradiction {
@@ -292,8 +282,9 @@ impl Checks {
         let part = device.efficiency_of(spec.operator.as_deref());
         let ns = |amount: f64, per_s: f64| 1e9 * amount / (part * per_s);
         let attention = work.attention_flops.unwrap_or(0.0);
-        let ([flops, bytes], kernels) = roofline::forward_turns(work);
+        let [flops, bytes] = work.rest().forward();
         // What takes turns is in proportion to tokens, and longer than both.
+        let kernels = work.kernels.iter().map(KernelSpec::forward);
         let in_turn: f64 = kernels
             .map(|[flops, bytes]| ns(flops, flops_per_s).max(ns(bytes, bytes_per_s)))
             .sum();

@@ -166,6 +166,7 @@ def plan(
     sequence: int | None = None,
     micro_batch: int | Sequence[int] | None = None,
     attention: str | None = None,
+    mtp: int | None = None,
     time_limit: float | None = None,
     memory: float | str | None = None,
     gap: float | None = None,
@@ -183,6 +184,7 @@ def plan(
     * ``sequence``: tokens of a sequence, by default 4096 or as many as the model has positions for;
     * ``micro_batch``: sequences of a micro-batch, or sizes to choose from; by default 1, 2, 4 and so on, while they fit;
     * ``attention``: ``"flash"`` or ``"materialised"``;
+    * ``mtp``: layers that predict further tokens, of those that the configuration has; by default none;
     * ``time_limit``: seconds for all of it, by default 60;
     * ``progress``: called now and then, on this thread; :class:`stagecut.Stop` ends the search with what is known.
 
@@ -203,6 +205,7 @@ def plan(
         sequence=sequence,
         micro_batch=micro_batch,
         attention=attention,
+        mtp=mtp,
         time_limit=time_limit,
         memory=memory,
         gap=gap,

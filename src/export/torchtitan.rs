@@ -69,6 +69,12 @@ fn lines(
     let expected = "one stack of transformer blocks, which is what torchtitan's models are";
     let stack = stack::find(instance, &stages, expected)?;
     let counts = stack::blocks_a_stage(instance, &stages, &stack)?;
+    let [_, after] = stack::ends(instance, &stages, &stack)?;
+    if let Some(&layer) = instance.network.predictors(after).0.values().flatten().next() {
+        let at = format!("layer `{}`", instance.network.layers[layer].id);
+        let expected = "a network without it: torchtitan's models have none";
+        return Err(unsupported(at, "multi-token prediction", expected));
+    }
     let ranks = ranks.no_cpu("torchtitan")?;
     let mut lines = vec!["# Later versions call the head `lm_head` instead of `output`.".to_owned()];
     lines.extend(ranks.environment()?.iter().flat_map(Environment::comment));

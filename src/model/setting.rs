@@ -63,6 +63,7 @@ settings! {
     SEQUENCE = "sequence",
     CONTEXT = "context",
     PHASE = "phase",
+    MTP = "mtp",
     TIME_LIMIT = "time_limit",
     TOLERANCE = "tolerance",
     OUTPUT = "output",

@@ -520,6 +520,69 @@ fn blocks_of_any_kind_are_exported() {
     );
 }
 
+/// From a configuration to the flags: `m` is where the plan has it, the loss of further predictions in `L`, and what was written is read again at
+/// the plan's cost.
+#[test]
+fn further_predictions_of_a_configuration_are_exported() {
+    let config = serde_json::json!({
+        "model_type": "deepseek_v3", "num_hidden_layers": 5, "hidden_size": 64, "intermediate_size": 256, "num_attention_heads": 4,
+        "vocab_size": 40_000, "q_lora_rank": 24, "kv_lora_rank": 16, "qk_nope_head_dim": 16, "qk_rope_head_dim": 8, "v_head_dim": 16,
+        "n_routed_experts": 8, "n_shared_experts": 1, "num_experts_per_tok": 2, "moe_intermediate_size": 64,
+        "first_k_dense_replace": 1, "num_nextn_predict_layers": 2, "max_position_embeddings": 128,
+    });
+    let folder = Folder::with("config.json", config.to_string());
+    for (mtp, chunks) in [(1, 1), (2, 1), (2, 2)] {
+        run(
+            &folder,
+            &format!("import config.json --mtp {mtp} --micro-batches 6 --output net.json"),
+        );
+        let options = format!("--stages 3 --all-stages --virtual-stages {chunks} --tensor 1 --replicas 1");
+        run(
+            &folder,
+            &format!("solve net.json --for megatron {options} --output plan.json"),
+        );
+        let flags = run(&folder, "export net.json plan.json --to megatron");
+        let expected = format!("--num-layers 5 --mtp-num-layers {mtp} --pipeline-model-parallel-size 3 ");
+        assert!(flags.contains(&expected), "{flags}");
+        let model = Model {
+            devices: 3,
+            virtual_stages: Some(chunks),
+            decoders: 5,
+            mtp,
+        };
+        let layout = exported(&flags);
+        Layout::accepted(&layout, &model).unwrap();
+        run(
+            &folder,
+            &format!("layout {layout} --devices 3 --layers 5 --mtp {mtp}"),
+        );
+        let plan = plan_of(&folder);
+        let command = format!("check --evaluate net.json --layout {layout} {options} --format json");
+        let read = json(&run(&folder, &command));
+        assert_eq!(
+            (&read["passes"], &read["objective_ms"]),
+            (&true.into(), &plan["objective_ms"]),
+            "{layout}"
+        );
+    }
+    // All blocks are computed again, and what predicts further keeps what it has.
+    let options = "--for megatron --stages 3 --all-stages --recompute full --output plan.json";
+    run(&folder, &format!("solve net.json {options}"));
+    let flags = run(&folder, "export net.json plan.json --to megatron");
+    assert!(
+        flags.contains("--mtp-num-layers 2") && flags.contains("--recompute-method uniform"),
+        "{flags}"
+    );
+    // torchtitan's models have none.
+    let folder = unlike_blocks();
+    run(
+        &folder,
+        "solve net.toml --stages 2 --memory-limit none --output plan.json",
+    );
+    let refused = folder.run(&["export", "net.toml", "plan.json", "--to", "torchtitan"]);
+    crate::common::command::refused(&refused, &["layer `mtp.0.projection`", "multi-token prediction"]);
+}
+
 /// DeepSeek-V3's proportions: 3 dense blocks, 58 of experts, multi-token prediction and a head on 16 devices.
 #[test]
 fn the_layout_of_deepseek_is_exported() {

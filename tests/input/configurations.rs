@@ -258,6 +258,141 @@ fn layers_that_predict_further_tokens() {
     assert_eq!(found.mtp_parameters, Some(11_610_068_224));
 }
 
+/// A network of three blocks and two layers for further tokens: small numbers of unlike factors.
+fn predicting(mtp: &str, granularity: &str) -> stagecut::spec::InstanceSpec {
+    let fields = with(&deepseek_v3(), json!({ "num_nextn_predict_layers": 2 }));
+    let config = with(&sizes([4, 8, 24, 4, 4, 10]), fields);
+    let config = with(
+        &config,
+        json!({ "model_type": "deepseek_v3", "n_routed_experts": 16 }),
+    );
+    let folder = Folder::with("config.json", config.to_string());
+    let asked = [
+        "import",
+        "config.json",
+        "--mtp",
+        mtp,
+        "--granularity",
+        granularity,
+    ];
+    let run = folder.run(&[&asked[..], &["--sequence", "7", "--micro-batch", "3", "--quiet"]].concat());
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    serde_json::from_str(&run.stdout).expect("an instance")
+}
+
+/// Bytes of parameters that a layer does not share.
+fn own_bytes(layer: &stagecut::spec::LayerSpec) -> f64 {
+    layer.parameter_bytes - layer.shared_bytes.unwrap_or(0.0)
+}
+
+/// Layers for further tokens are in the network with as many parameters as the summary counts, hold a copy of the table of words, read the state
+/// and hand theirs to the head, which compares all vectors with all words.
+#[test]
+fn layers_that_predict_further_tokens_in_the_network() {
+    let (words, width, tokens) = (10.0, 8.0, 21.0);
+    let without = predicting("0", "block");
+    let with_two = predicting("2", "block");
+    let ids = |spec: &stagecut::spec::InstanceSpec| -> Vec<String> {
+        spec.network.layers.iter().map(|layer| layer.id.clone()).collect()
+    };
+    assert_eq!(ids(&without), ["embedding", "b0", "b1", "b2", "b3", "head"]);
+    assert_eq!(
+        ids(&with_two),
+        ["embedding", "b0", "b1", "b2", "b3", "mtp0", "mtp1", "head"]
+    );
+    let layer = |spec: &stagecut::spec::InstanceSpec, id: &str| {
+        let found = spec.network.layers.iter().find(|layer| layer.id == id);
+        found.cloned().expect("a layer")
+    };
+    // What a block has, the join of two vectors, and three norms.
+    let own = own_bytes(&layer(&with_two, "b3")) + 2.0 * (2.0 * width * width + 3.0 * width);
+    for id in ["mtp0", "mtp1"] {
+        let predictor = layer(&with_two, id);
+        assert_eq!(own_bytes(&predictor), own);
+        assert_eq!(predictor.shared_bytes, Some(2.0 * words * width));
+        assert_eq!(predictor.shared, layer(&with_two, "embedding").shared);
+        assert!(predictor.modes.iter().all(|mode| mode.recompute.is_none()));
+    }
+    assert_eq!(layer(&without, "embedding").shared, None);
+    assert_eq!(layer(&with_two, "head").shared, None);
+    let head = |spec| layer(spec, "head");
+    assert_eq!(head(&without).parameter_bytes, head(&with_two).parameter_bytes);
+    let flops = |spec| head(spec).work.expect("work").forward_flops;
+    let further = 2.0 * tokens * (2.0 * width * words + 5.0 * words);
+    assert_eq!(flops(&with_two) - flops(&without), further);
+    let readers = |producer: &str| {
+        let tensors = with_two.network.tensors.iter();
+        let mut found = tensors.filter(|tensor| tensor.producer == producer);
+        found
+            .next()
+            .map(|tensor| tensor.consumers.clone())
+            .unwrap_or_default()
+    };
+    assert_eq!(readers("b3"), ["mtp0", "head"]);
+    assert_eq!(readers("mtp0"), ["mtp1", "head"]);
+    assert_eq!(readers("mtp1"), ["head"]);
+}
+
+/// Operators of further predictions hold what their blocks do, and every tensor that is read backward too was read forward.
+#[test]
+fn operators_that_predict_further_tokens() {
+    let (blocks, operators) = (predicting("2", "block"), predicting("2", "operator"));
+    let of = |spec: &stagecut::spec::InstanceSpec, begins: &str| -> f64 {
+        let layers = spec.network.layers.iter();
+        let own = layers.filter(|layer| layer.id.starts_with(begins));
+        own.map(own_bytes).sum()
+    };
+    for begins in ["mtp0", "mtp1", "head", "embedding"] {
+        assert_eq!(of(&blocks, begins), of(&operators, begins), "{begins}");
+    }
+    let reads = |from: &str, to: &str| {
+        let mut tensors = operators.network.tensors.iter();
+        tensors.any(|tensor| tensor.producer == from && tensor.consumers.iter().any(|own| own == to))
+    };
+    for (from, to) in [
+        ("b3.output", "mtp0.norm_state"),
+        ("mtp0.output", "mtp1.norm_state"),
+        ("mtp0.output", "head.logits"),
+        ("mtp1.output", "head.logits"),
+        ("head.logits.grad", "mtp0.output.grad"),
+        ("mtp1.norm_state.grad", "mtp0.output.grad"),
+        ("mtp0.norm_state.grad", "b3.output.grad"),
+    ] {
+        assert!(reads(from, to), "{from} to {to}");
+    }
+}
+
+#[test]
+fn further_predictions_that_are_not_there() {
+    let config = with(&sizes([4, 8, 24, 4, 4, 10]), deepseek_v3());
+    let config = with(
+        &config,
+        json!({ "model_type": "deepseek_v3", "max_position_embeddings": 64 }),
+    );
+    let folder = Folder::with("config.json", config.to_string());
+    for (asked, words) in [
+        (
+            &["import", "config.json", "--mtp", "2"][..],
+            "at most 1, which the file says (`num_nextn_predict_layers`)",
+        ),
+        (
+            &["import", "config.json", "--mtp", "1", "--phase", "decode"],
+            "drafts of tokens are not modelled",
+        ),
+        (
+            &["plan", "config.json", "--mtp", "9", "--global-batch", "4"],
+            "at most 1, which the file says (`num_nextn_predict_layers`)",
+        ),
+    ] {
+        refused(&folder.run(asked), &["--mtp", words]);
+    }
+    let note = folder.run(&["import", "config.json"]).stderr;
+    assert!(
+        note.contains("left out of the network: 1; `--mtp 1` puts so many in"),
+        "{note}"
+    );
+}
+
 /// A model that sees: its type, its fields, and how many parameters its checkpoint holds.
 type Seeing = (&'static str, Value, u64);
 

@@ -72,6 +72,7 @@ fn question(args: &PlanArgs) -> Result<Question, InputError> {
             attention: args.attention.unwrap_or_default(),
             tensor: tensor(&args.options),
             sequence_parallel: true,
+            mtp: args.mtp,
             ..Asked::default()
         },
         cluster: args.devices.cluster.as_deref().map(given_cluster).transpose()?,

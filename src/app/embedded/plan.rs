@@ -30,16 +30,18 @@ struct Batch {
     micro_batch: Option<Vec<u32>>,
     #[serde(default)]
     attention: Attention,
+    mtp: Option<u32>,
     cluster: Option<Devices>,
     efficiency: Option<Efficiency>,
 }
 
 /// The names of these keywords.
-const OF_BATCH: [&str; 6] = [
+const OF_BATCH: [&str; 7] = [
     "global_batch",
     "sequence",
     "micro_batch",
     "attention",
+    "mtp",
     "cluster",
     "efficiency",
 ];
@@ -126,6 +128,7 @@ pub fn plan(
             attention: batch.attention,
             tensor: tensor(&options.pipeline),
             sequence_parallel: true,
+            mtp: batch.mtp,
             ..Asked::default()
         },
         cluster,

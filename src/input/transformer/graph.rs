@@ -69,11 +69,10 @@ impl Builder {
                     pieces.add(op, Pass::Update, share);
                 }
             }
-            let most = if part.is_block { Again::Full } else { Again::Core };
             self.layers.push(LayerSpec {
                 id: part.name.clone(),
                 operator: Some(part.kind.into()),
-                ..layer(&pieces, most)
+                ..layer(&pieces, part.most)
             });
             for from in part.inputs.iter().filter_map(|input| input.from) {
                 self.flow(parts[from].name.clone(), part.name.clone());
@@ -98,7 +97,7 @@ impl Builder {
                 ..layer(&pieces, Again::Core)
             });
             for &read in &op.reads {
-                if let Some(from) = source(parts, at, read) {
+                for from in sources(parts, at, read) {
                     self.flow(from, id.clone());
                 }
             }
@@ -206,13 +205,15 @@ fn layer(pieces: &Pieces, most: Again) -> LayerSpec {
     }
 }
 
-/// The layer that an operator reads; the network's own input is none.
-fn source(parts: &[Part], at: usize, read: &str) -> Option<String> {
+/// The layers that an operator reads by one name; the network's own input is none.
+fn sources(parts: &[Part], at: usize, read: &str) -> Vec<String> {
     let part = &parts[at];
-    match part.inputs.iter().find(|input| input.name == read) {
-        Some(input) => Some(format!("{}.output", parts[input.from?].name)),
-        None => Some(format!("{}.{read}", part.name)),
+    let mut inputs = part.inputs.iter().filter(|input| input.name == read).peekable();
+    if inputs.peek().is_none() {
+        return vec![format!("{}.{read}", part.name)];
     }
+    let made = inputs.filter_map(|input| input.from);
+    made.map(|from| format!("{}.output", parts[from].name)).collect()
 }
 
 /// The operators of later parts that read the output of a part.

@@ -218,11 +218,6 @@ pub(crate) struct Predictor {
 }
 
 impl Model {
-    /// Parameters of a predictor that are its own: the block, two norms of what it joins, that join, and the norm of the head.
-    pub(super) fn joins(&self) -> f64 {
-        2.0 * self.width * self.width + 3.0 * self.norm.vectors() * self.width
-    }
-
     /// For each kind of attention or state space, the heads that a tensor group shares out.
     pub fn shared_heads(&self) -> Vec<u32> {
         let tower = self.tower.iter().flat_map(|tower| &tower.blocks);

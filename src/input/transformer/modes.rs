@@ -324,10 +324,12 @@ impl<'a> Pieces<'a> {
     /// Bytes that a device reads of what another operator, or the part before, made.
     fn read(&self, reader: &Operator, name: &str, [part, by_sequence]: [f64; 2]) -> f64 {
         let producer = self.part.operators.iter().find(|op| op.name == name);
-        let input = || self.part.inputs.iter().find(|input| input.name == name);
         let bytes = match producer {
             Some(op) => op.output_bytes,
-            None => input().map_or(0.0, |input| input.bytes),
+            None => {
+                let inputs = self.part.inputs.iter().filter(|input| input.name == name);
+                inputs.map(|input| input.bytes).sum()
+            }
         };
         let is_split = producer.is_some_and(|op| op.group == Group::Split);
         bytes

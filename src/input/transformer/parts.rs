@@ -1,6 +1,7 @@
 //! The parts of a model: what sees images, the tables of words, blocks, the head. Each is a list of operators.
 
-use super::model::{Block, Embedding, Model, Norm, NormPlace, Tower};
+use super::model::{Block, Embedding, Model, Norm, NormPlace, Predictor, Tower};
+use super::modes::Again;
 use super::operator::{Group, Kind, Operator, Parameters};
 use super::{Attention, Run};
 
@@ -112,7 +113,8 @@ pub(super) struct Part {
     pub name: String,
     /// What it is, for reports.
     pub kind: &'static str,
-    pub is_block: bool,
+    /// The most that can be computed again.
+    pub most: Again,
     pub operators: Vec<Operator>,
     pub inputs: Vec<Input>,
 }
@@ -138,8 +140,13 @@ pub(super) fn parts(model: &Model, run: &Run) -> Vec<Part> {
     let mut parts = tower.map_or_else(Vec::new, |tower| tower.parts(&scope));
     let states = parts.len().checked_sub(1);
     if let Some(embedding) = &model.embedding {
-        let operators = embedding.operators(&scope, states.is_some());
-        push(&mut parts, "embedding".into(), ("embedding", false), operators);
+        let operators = embedding.operators(&scope, states.is_some(), !model.predictors.is_empty());
+        push(
+            &mut parts,
+            "embedding".into(),
+            ("embedding", Again::Core),
+            operators,
+        );
     }
     let are_alike = model.blocks.windows(2).all(|pair| pair[0].kind == pair[1].kind);
     for (number, block) in model.blocks.iter().enumerate() {
@@ -147,7 +154,7 @@ pub(super) fn parts(model: &Model, run: &Run) -> Vec<Part> {
         push(
             &mut parts,
             format!("b{number}"),
-            (kind, true),
+            (kind, Again::Full),
             block.operators(&scope),
         );
         if let (true, Some(states), Some(part)) = (block.crosses(), states, parts.last_mut()) {
@@ -159,22 +166,39 @@ pub(super) fn parts(model: &Model, run: &Run) -> Vec<Part> {
         }
     }
     if let Some(embedding) = &model.embedding {
+        let predicted = predict(&mut parts, model, (embedding, &scope));
         let scope = Scope {
             sequence: run.told(),
             ..scope
         };
-        push(&mut parts, "head".into(), ("head", false), embedding.head(&scope));
+        let operators = embedding.head(&scope, predicted.len());
+        push(&mut parts, "head".into(), ("head", Again::Core), operators);
+        if let (Some(&first), Some(head)) = (predicted.first(), parts.last_mut()) {
+            head.inputs[0].from = first.checked_sub(1);
+            head.inputs.extend(predicted.into_iter().map(|from| Input {
+                name: "predicted",
+                from: Some(from),
+                bytes: scope.state(),
+            }));
+        }
     }
     parts
 }
 
+/// Adds the layers that predict further tokens, and says where they are: each reads the one before, the first the last block.
+///
+/// Megatron counts what it computes again in blocks and leaves these out unless all blocks are: here they keep what they compute.
+fn predict(parts: &mut Vec<Part>, model: &Model, (embedding, scope): (&Embedding, &Scope)) -> Vec<usize> {
+    let add = |(number, predictor): (usize, &Predictor)| {
+        let operators = predictor.operators(scope, embedding);
+        push(parts, format!("mtp{number}"), ("mtp", Again::Nothing), operators);
+        parts.len() - 1
+    };
+    model.predictors.iter().enumerate().map(add).collect()
+}
+
 /// A part that reads the one before.
-fn push(
-    parts: &mut Vec<Part>,
-    name: String,
-    (kind, is_block): (&'static str, bool),
-    operators: Vec<Operator>,
-) {
+fn push(parts: &mut Vec<Part>, name: String, (kind, most): (&'static str, Again), operators: Vec<Operator>) {
     let before = parts.last().and_then(|part| part.operators.last());
     let input = Input {
         name: "input",
@@ -185,7 +209,7 @@ fn push(
     parts.push(Part {
         name,
         kind,
-        is_block,
+        most,
         operators,
         inputs: vec![input],
     });
@@ -204,12 +228,16 @@ struct Around {
 impl Block {
     /// The operators of the block, `input` standing for the output of the one before and `output` for its own.
     pub(super) fn operators(&self, scope: &Scope) -> Vec<Operator> {
+        self.operators_behind(scope, "input")
+    }
+
+    /// The same behind an operator of another name.
+    fn operators_behind(&self, scope: &Scope, mut from: &'static str) -> Vec<Operator> {
         let scope = &Scope {
             norm: self.norm,
             ..*scope
         };
         let mut operators = Vec::new();
-        let mut from = "input";
         if let Some(mixer) = &self.mixer {
             let sum = if self.feed_forward.is_some() {
                 "residual1"
@@ -272,43 +300,88 @@ impl Block {
 
 impl Embedding {
     /// The embedding of words, and of positions where they are learned: a look-up. What a tower saw takes the places of some words.
-    pub(super) fn operators(&self, scope: &Scope, is_seen: bool) -> Vec<Operator> {
+    ///
+    /// The table is shared where the head is it, and where further predictions look words up as well.
+    pub(super) fn operators(&self, scope: &Scope, is_seen: bool, is_read_again: bool) -> Vec<Operator> {
+        let reads = if is_seen { vec!["input"] } else { Vec::new() };
+        let numbers = [self.rows, self.positions].map(|rows| rows * scope.width);
         vec![Operator {
-            parameters: Parameters::all((self.rows + self.positions) * scope.width),
-            table: self.table(scope),
-            // Words have no gradient.
-            backward: 2.0,
-            weight: 2.0,
-            kind: Kind::LookUp,
-            group: Group::Reduced,
-            ..Operator::plain(
-                "output",
-                if is_seen { vec!["input"] } else { Vec::new() },
-                scope.tokens() * scope.width,
-                scope.state(),
-            )
+            parameters: Parameters::all(numbers[0] + numbers[1]),
+            table: self.table(scope, self.is_tied || is_read_again),
+            ..look_up(scope, "output", reads)
         }]
     }
 
-    /// Numbers of the table that embedding and head share; none where each has its own.
-    fn table(&self, scope: &Scope) -> f64 {
-        match self.is_tied {
+    /// Numbers of the table of words, where it is shared.
+    fn table(&self, scope: &Scope, is_shared: bool) -> f64 {
+        match is_shared {
             true => self.vocabulary * scope.width,
             false => 0.0,
         }
     }
 
-    /// The last normalisation, the product with all words, and the loss.
-    pub(super) fn head(&self, scope: &Scope) -> Vec<Operator> {
-        let logits = scope.tokens() * self.vocabulary;
+    /// The last normalisation, the product with all words, and the loss; with those of so many further predictions, whose vectors have been normalised.
+    pub(super) fn head(&self, scope: &Scope, predicted: usize) -> Vec<Operator> {
+        let vectors = scope.tokens() * (1.0 + predicted as f64);
+        let logits = vectors * self.vocabulary;
+        let reads = ["norm", "predicted"];
+        let reads = reads[..1 + predicted.min(1)].to_vec();
         vec![
             scope.norm("norm", vec!["input"], scope.width),
             Operator {
-                table: self.table(scope),
-                ..scope.matrix("logits", vec!["norm"], [scope.width, self.vocabulary], false)
+                table: self.table(scope, self.is_tied),
+                ..scope.product_of(vectors, "logits", reads, [scope.width, self.vocabulary])
             },
             Operator::plain("loss", vec!["logits"], 5.0 * logits, scope.bytes(1.0)).split(),
         ]
+    }
+}
+
+/// Rows of a table, one for each token.
+fn look_up(scope: &Scope, name: &'static str, reads: Vec<&'static str>) -> Operator {
+    Operator {
+        // Words have no gradient.
+        backward: 2.0,
+        weight: 2.0,
+        kind: Kind::LookUp,
+        group: Group::Reduced,
+        ..Operator::plain(name, reads, scope.tokens() * scope.width, scope.state())
+    }
+}
+
+impl Predictor {
+    /// Norms of the state before and of the embedding of the next token, the product that joins them, the block, and the norm of the head.
+    fn operators(&self, scope: &Scope, embedding: &Embedding) -> Vec<Operator> {
+        let width = scope.width;
+        let table = embedding.vocabulary * width;
+        let joined = scope.matrix(
+            "join",
+            vec!["norm_state", "norm_words"],
+            [2.0 * width, width],
+            false,
+        );
+        let mut operators = vec![
+            Operator {
+                parameters: Parameters::all(table),
+                table,
+                ..look_up(scope, "words", Vec::new())
+            },
+            scope.norm("norm_words", vec!["words"], width),
+            scope.norm("norm_state", vec!["input"], width),
+            joined.reduced(),
+        ];
+        operators.extend(self.block.operators_behind(scope, "join"));
+        if let Some(last) = operators.last_mut() {
+            last.name = "predicted";
+        }
+        operators.push(scope.norm("output", vec!["predicted"], width));
+        operators
+    }
+
+    /// Parameters that are its own: not the table of words.
+    pub(super) fn parameters(&self, scope: &Scope, embedding: &Embedding) -> f64 {
+        let own = |op: &Operator| op.parameters.held - op.table;
+        self.operators(scope, embedding).iter().map(own).sum()
     }
 }
 
@@ -335,17 +408,17 @@ impl Tower {
         push(
             &mut parts,
             "vision.patches".into(),
-            ("patches", false),
+            ("patches", Again::Core),
             vec![patches],
         );
         for (number, block) in self.blocks.iter().enumerate() {
             let name = format!("vision.b{number}");
-            push(&mut parts, name, ("vision", true), block.operators(&scope));
+            push(&mut parts, name, ("vision", Again::Full), block.operators(&scope));
         }
         push(
             &mut parts,
             "vision.projector".into(),
-            ("projector", false),
+            ("projector", Again::Core),
             self.projector(&scope),
         );
         parts

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::model::{Block, Model, Tower};
+use super::model::{Block, Model, Predictor, Tower};
 use super::operator::Parameters;
 use super::parts::{Scope, parts};
 use super::{Attention, Granularity, Precision, Run};
@@ -59,6 +59,7 @@ impl Model {
         let words = Self {
             blocks: Vec::new(),
             tower: None,
+            predictors: Vec::new(),
             ..self.clone()
         };
         let tables = parts(&words, &run);
@@ -76,9 +77,11 @@ impl Model {
                 .map(|run| each(run) * (run.last - run.first + 1) as u64)
                 .sum()
         };
-        let predictors = self.predictors.iter().map(|predictor| {
-            let block = total(&predictor.block, &scope).held;
-            (block + self.joins()) as u64
+        let predictors = self.embedding.iter().flat_map(|embedding| {
+            let mut scope = scope;
+            scope.norm = self.norm;
+            let of_one = move |predictor: &Predictor| predictor.parameters(&scope, embedding) as u64;
+            self.predictors.iter().map(of_one)
         });
         Summary {
             parameters: of_layers(|run| run.parameters) + embedding_parameters,

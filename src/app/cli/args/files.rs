@@ -151,6 +151,10 @@ pub struct ModelArgs {
     /// Micro-batches of an iteration, as an option of the file: each takes its part of the optimiser's step
     #[arg(long, value_name = "M", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
     pub micro_batches: Option<u32>,
+
+    /// Layers that predict further tokens, of those that the configuration has, with their part of the head [default: none]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32))]
+    pub mtp: Option<u32>,
 }
 
 impl ModelArgs {
@@ -166,6 +170,7 @@ impl ModelArgs {
             || self.sequence_parallel
             || self.granularity.is_some()
             || self.micro_batches.is_some()
+            || self.mtp.is_some()
     }
 
     /// The same without the command line.
@@ -181,6 +186,7 @@ impl ModelArgs {
             sequence_parallel: self.sequence_parallel,
             granularity: self.granularity,
             micro_batches: self.micro_batches,
+            mtp: self.mtp,
         }
     }
 }

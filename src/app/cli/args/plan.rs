@@ -43,6 +43,10 @@ pub struct PlanArgs {
     #[arg(long, help_heading = "Model")]
     pub attention: Option<Attention>,
 
+    /// Layers that predict further tokens, of those that the configuration has, with their part of the head [default: none]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32), help_heading = "Model")]
+    pub mtp: Option<u32>,
+
     #[command(flatten)]
     pub options: PipelineOptions,
 

@@ -57,6 +57,8 @@ pub struct Asked {
     pub granularity: Option<Granularity>,
     /// Micro-batches of an iteration, each of which takes its part of the optimiser's step.
     pub micro_batches: Option<u32>,
+    /// Layers that predict further tokens, of those that the model has: by default none.
+    pub mtp: Option<u32>,
 }
 
 impl Asked {
@@ -135,27 +137,19 @@ fn in_file<T>(path: &Path, read: impl FnOnce(&Source) -> Result<T, Vec<Fault>>) 
 }
 
 fn read_asked(source: &Source, asked: &Asked) -> Imported {
-    let known = known(source)?;
+    let mut known = known(source)?;
     let mut faults = Vec::new();
     let heads = known.model.shared_heads();
     for heads in &heads {
         faults.extend(uneven_degrees(asked.tensor.as_deref(), *heads));
     }
-    if (asked.context.is_some() || asked.phase.is_some()) && known.model.blocks.iter().any(Block::crosses) {
-        let kind = FaultKind::Unsupported {
-            found: "a cache before layers that attend to what a tower saw".into(),
-            expected: words!("such a model without {}", setting::CONTEXT),
-        };
-        let at = if asked.context.is_some() {
-            setting::CONTEXT
-        } else {
-            setting::PHASE
-        };
-        faults.push(Fault::new(at, kind));
-    }
+    faults.extend(uncached(&known.model, asked));
+    faults.extend(unpredicted(&known.model, asked));
     if !faults.is_empty() {
         return Err(faults);
     }
+    let predictors = asked.mtp.unwrap_or(0) as usize;
+    let left_out = known.model.predictors.split_off(predictors).len();
     let granularity = asked.granularity.unwrap_or(Granularity::Block);
     let most = known.positions.unwrap_or(SEQUENCE).min(SEQUENCE);
     let [sequence, context] = match asked.phase {
@@ -178,6 +172,13 @@ fn read_asked(source: &Source, asked: &Asked) -> Imported {
     };
     let mut notes = known.notes;
     notes.extend(assumed(&known.model, &run, asked));
+    if left_out > 0 {
+        notes.push(words!(
+            "layers that predict further tokens are left out of the network: {}; {} puts so many in",
+            left_out.to_string(),
+            setting::MTP.given(left_out + predictors)
+        ));
+    }
     let cluster = run.precision.cluster();
     let cluster = unlimited_cluster(cluster).map_err(|error| error.faults)?;
     let spec = InstanceSpec {
@@ -196,6 +197,38 @@ fn read_asked(source: &Source, asked: &Asked) -> Imported {
         ..Default::default()
     };
     Ok((spec, notes))
+}
+
+/// What is wrong with a cache.
+fn uncached(model: &Model, asked: &Asked) -> Option<Fault> {
+    let at = match (asked.context, asked.phase) {
+        (None, None) => return None,
+        (Some(_), _) => setting::CONTEXT,
+        (None, Some(_)) => setting::PHASE,
+    };
+    let kind = FaultKind::Unsupported {
+        found: "a cache before layers that attend to what a tower saw".into(),
+        expected: words!("such a model without {}", setting::CONTEXT),
+    };
+    let crosses = model.blocks.iter().any(Block::crosses);
+    crosses.then(|| Fault::new(at, kind))
+}
+
+/// What is wrong with the layers for further tokens that are asked for.
+fn unpredicted(model: &Model, asked: &Asked) -> Option<Fault> {
+    let (mtp, most) = (asked.mtp? as usize, model.predictors.len());
+    let kind = match () {
+        () if mtp > most => FaultKind::Unsupported {
+            found: format!("{mtp} layers that predict further tokens").into(),
+            expected: format!("at most {most}, which the file says (`num_nextn_predict_layers`)").into(),
+        },
+        () if mtp > 0 && (asked.context.is_some() || asked.phase.is_some()) => FaultKind::Unsupported {
+            found: "layers that predict further tokens in a forward pass alone".into(),
+            expected: "them in training: drafts of tokens are not modelled".into(),
+        },
+        () => return None,
+    };
+    Some(Fault::new(setting::MTP, kind))
 }
 
 /// What was assumed of how it is run.
@@ -366,15 +399,6 @@ fn left_out(model: &Model, whole: &Map<String, Value>) -> Vec<Words> {
                 "experts: tokens choose them evenly and none is dropped; replicas of a stage share them out where {} says so",
                 setting::EXPERT
             ),
-        );
-    }
-    if !model.predictors.is_empty() {
-        notes.push(
-            format!(
-                "layers that predict further tokens are counted and left out of the network: {}",
-                model.predictors.len()
-            )
-            .into(),
         );
     }
     if whole

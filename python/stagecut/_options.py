@@ -15,8 +15,9 @@ class Problem(TypedDict, total=False):
     """Ask for exactly that many non-empty stages"""
     bandwidth: Union[float, str]
     """Bandwidth of every link, in bytes per second, or with a unit such as 100GB/s or 25Gb/s"""
-    chunks: Sequence[int]
-    """Tokens of each chunk of a prompt, separated by commas, or of all where there is one number"""
+    chunks: Union[int, str, Sequence[int]]
+    """Tokens of each chunk of a prompt, separated by commas, or of all where there is one number; `choose` of powers
+    of two, or of sizes such as `choose:512,1024`"""
     communication: Literal["blocking", "overlapped", "ignored"]
     """How transfers between stages cost time [default: blocking]"""
     constraints: Sequence[Mapping[str, object]]

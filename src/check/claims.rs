@@ -30,6 +30,7 @@ impl Checker<'_> {
     /// Status, bound, gap and statistics against each other.
     pub(super) fn claims(&mut self, plan: &Plan) {
         self.proof(plan);
+        self.chosen_size(plan);
         self.reasons(plan);
         self.throughput(plan);
         self.basis_of_times(plan);

@@ -34,7 +34,8 @@ pub struct Posed {
 ///
 /// Options that contradict each other or the instance.
 pub fn pose(instance: &Instance, asked: &PipelineOptions, plan: &Plan) -> Result<Posed, InputError> {
-    let said = asked.clone().or(&beside_order(plan)).or(&instance.pipeline);
+    let asked = &sized(asked.clone(), plan);
+    let said = sized(asked.clone().or(&beside_order(plan)).or(&instance.pipeline), plan);
     let claims = match plan.cluster {
         Some(_) => plan.problem.clone(),
         None => credible(instance, &plan.problem),
@@ -70,6 +71,19 @@ pub fn pose(instance: &Instance, asked: &PipelineOptions, plan: &Plan) -> Result
         .map(|setting| valued(setting, &posed[setting.field()]))
         .collect();
     Ok(Posed { settings, claimed })
+}
+
+/// Options with the size of chunks that a plan took, where there is a choice that has it.
+fn sized(mut options: PipelineOptions, plan: &Plan) -> PipelineOptions {
+    let took = plan.problem.given_chunks().unwrap_or_default();
+    let prompt = options.prompt.or(plan.problem.prompt).unwrap_or(0);
+    let sizes = options.chunks.as_ref().map(|asked| asked.to_choose(prompt));
+    if let ([size], Some(sizes)) = (took, sizes)
+        && sizes.contains(size)
+    {
+        options.chunks = plan.problem.chunks.clone();
+    }
+    options
 }
 
 /// What has no say where a plan says its order, and is what the plan says: the schedule, and the objective of plans without an order.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use super::costs::TIME_TOLERANCE_MS;
 use super::{Checker, FORWARD, Violation, workers};
 use crate::model::units::NS_PER_MS;
 use crate::problem::plan::Plan;
@@ -68,6 +69,43 @@ impl Checker<'_> {
             }
         }
         each
+    }
+
+    /// What a plan says of the sizes that its chunks were chosen from: its own is among them with what it takes, and neither a plan nor a bound of
+    /// another one is better than what it says of all.
+    pub(super) fn chosen_size(&mut self, plan: &Plan) {
+        if plan.chunk_sizes.is_empty() {
+            return;
+        }
+        let own = plan.problem.given_chunks().and_then(|sizes| match sizes {
+            [size] => Some(*size),
+            _ => None,
+        });
+        let ascends = plan
+            .chunk_sizes
+            .is_sorted_by(|one, other| one.tokens < other.tokens);
+        let is_known = plan.chunk_sizes.iter().any(|size| Some(size.tokens) == own);
+        self.claim(ascends && is_known && self.settings.prompt.is_some(), || {
+            "`chunk_sizes` that do not ascend, or without that of the plan".into()
+        });
+        let at_least = |ms: f64, least: Option<f64>| {
+            ms.is_finite() && least.is_none_or(|least| ms >= least - TIME_TOLERANCE_MS)
+        };
+        for size in &plan.chunk_sizes {
+            let is_better = size.objective_ms.is_some_and(|ms| {
+                !at_least(ms, plan.objective_ms)
+                    || !at_least(ms, Some(size.bound_ms))
+                    || plan.objective_ms.is_none()
+            });
+            let is_own = Some(size.tokens) != own || size.objective_ms == plan.objective_ms;
+            let holds = size.bound_ms >= 0.0 && at_least(size.bound_ms, plan.bound_ms);
+            self.claim(is_own && holds && !is_better, || {
+                format!(
+                    "chunks of {} tokens that take {:?} ms, and {} at least: other than the plan's {:?} and {:?}",
+                    size.tokens, size.objective_ms, size.bound_ms, plan.objective_ms, plan.bound_ms
+                )
+            });
+        }
     }
 
     fn pays(&self, stage: usize) -> bool {

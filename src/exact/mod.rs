@@ -103,9 +103,10 @@ pub(crate) fn solve(
 /// What is known of a problem before it is looked at: a plan to beat, where the search is one that looks for less from the start.
 fn known<'a>(problem: &'a Problem, control: &'a Control) -> Incumbent<'a> {
     let known = Incumbent::new(problem, control);
-    let beat_ns = control
-        .beat_ns
-        .filter(|_| problem.modes.is_some() && problem.settings.is_simulated());
+    let beat_ns = control.beat_ns.filter(|_| {
+        let looks_for_less = problem.modes.is_some() || problem.reads().is_some();
+        looks_for_less && problem.settings.is_simulated()
+    });
     match beat_ns {
         Some(upper_ns) => known.beating(upper_ns, 0),
         None => known,
@@ -170,7 +171,7 @@ fn solve_by(method: Method, known: Incumbent, labels: &[String]) -> Result<Outco
         };
     }
     match &problem.workers {
-        _ if problem.settings.is_simulated() => iteration::solve(problem, method, labels, control),
+        _ if problem.settings.is_simulated() => iteration::solve(known, method, labels),
         None => homogeneous::solve(problem, method, labels, control),
         Some(workers) => heterogeneous::solve(problem, workers, method, labels, control),
     }

@@ -91,7 +91,7 @@ impl Server {
 
     /// Tokens of each chunk of a prompt, where one is read: servers take one number.
     fn chunk_of(&self, plan: &Plan) -> Result<Option<u64>, Fault> {
-        let sizes = plan.problem.chunks.as_deref().unwrap_or_default();
+        let sizes = plan.problem.given_chunks().unwrap_or_default();
         match sizes.iter().position(|size| *size != sizes[0]) {
             // What is left for the last one is less.
             Some(other) if other + 1 < sizes.len() || sizes[other] > sizes[0] => {

@@ -3,6 +3,7 @@
 //! Nothing here knows what a plan costs. A file becomes an [`spec::InstanceSpec`], that an [`instance::Instance`], and together with
 //! [`options`] it becomes [`settings::Settings`], in which everything is decided.
 
+pub mod chunk_sizes;
 pub mod cluster;
 pub mod communication;
 pub(crate) mod constraint;

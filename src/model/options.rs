@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use crate::model::named_values::named_values;
 use crate::model::quantity;
 
+pub use crate::model::chunk_sizes::ChunkSizes;
 pub use crate::model::communication::Communication;
 pub use crate::model::constraint::{Constraint, NamedPlaces, Places};
 pub use crate::model::degrees::Degrees;
@@ -84,10 +85,11 @@ pub struct PipelineOptions {
     #[schemars(range(min = 1))]
     pub prompt: Option<u64>,
 
-    /// Tokens of each chunk of a prompt, separated by commas, or of all where there is one number
-    #[cfg_attr(feature = "cli", arg(long, value_name = "LIST", value_delimiter = ','))]
+    /// Tokens of each chunk of a prompt, separated by commas, or of all where there is one number; `choose` of powers of two, or of sizes
+    /// such as `choose:512,1024`
+    #[cfg_attr(feature = "cli", arg(long, value_name = "LIST|choose"))]
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub chunks: Option<Vec<u64>>,
+    pub chunks: Option<ChunkSizes>,
 
     /// Micro-batches of one iteration, for `--objective iteration` or `formula` and for the memory of GPipe
     #[cfg_attr(feature = "cli", arg(long, value_name = "M"))]
@@ -236,7 +238,7 @@ impl PipelineOptions {
         let may_say_tokens = !is_most && self.context.is_none();
         let may_say_context = !is_most && self.tokens.is_none();
         // A list of chunks says how long the prompt is.
-        let may_say_prompt = self.chunks.as_ref().is_none_or(|chunks| chunks.len() == 1);
+        let may_say_prompt = self.given_chunks().is_none_or(|sizes| sizes.len() == 1);
         Self {
             mode: self.mode.or(fallback.mode),
             stages: self.stages.or(fallback.stages),
@@ -284,6 +286,11 @@ impl PipelineOptions {
 }
 
 impl PipelineOptions {
+    /// Tokens of the chunks of a prompt, where they are given.
+    pub fn given_chunks(&self) -> Option<&[u64]> {
+        self.chunks.as_ref().and_then(ChunkSizes::given)
+    }
+
     /// The time that is minimised: where the most tokens are asked for, the one that comes after.
     pub(crate) fn timed_objective(&self) -> Option<Objective> {
         match self.objective {

@@ -246,7 +246,7 @@ impl Settings {
             sequences: Some(self.room.sequences).filter(|&sequences| sequences > 0),
             context: None,
             prompt: self.prompt.as_ref().map(|prompt| prompt.tokens),
-            chunks: self.prompt.as_ref().map(|prompt| prompt.sizes.clone()),
+            chunks: self.prompt.as_ref().map(|prompt| prompt.sizes.clone().into()),
             micro_batches: self.micro_batches,
             schedule: Some(self.schedule),
             communication: Some(self.communication),

@@ -22,7 +22,7 @@ pub struct Control<'a> {
     /// Relative gap at which it may stop.
     pub gap: f64,
     /// Plans that take as long, in ns, are of no use: a better one is known of another problem with the same objective. Only searches for plans in
-    /// modes whose iterations are simulated look for less from the start.
+    /// modes whose iterations are simulated, and for prompts, look for less from the start.
     pub beat_ns: Option<u64>,
     /// Seed of everything random.
     pub seed: u64,

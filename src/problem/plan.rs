@@ -9,6 +9,7 @@ mod order;
 mod read;
 mod room;
 mod run;
+mod sizes;
 pub mod split;
 mod stage;
 mod throughput;
@@ -25,6 +26,7 @@ pub use order::PlanOrder;
 pub(crate) use read::Form;
 pub use read::{parse, read};
 pub use run::PlanRun;
+pub use sizes::ChunkSize;
 pub use stage::{Moved, PlanMode, PlanStage, Transfers};
 pub use throughput::Throughput;
 pub use times::{PlanTimes, TimesBasis};
@@ -78,6 +80,9 @@ pub struct Plan {
     /// No plan has room for more tokens than this; absent unless the most are asked for.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tokens_bound: Option<u64>,
+    /// What is known of each size that the chunks of the prompt were chosen from; empty where none was to be chosen.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chunk_sizes: Vec<ChunkSize>,
     /// The problem, with nothing left open.
     pub problem: PipelineOptions,
     /// The cluster that took the place of the instance's own; absent where the plan runs on that one.
@@ -397,6 +402,7 @@ impl Plan {
             bound_source: outcome.bound_source,
             tokens: room::tokens(instance, &problem.settings, &stages),
             tokens_bound: None,
+            chunk_sizes: Vec::new(),
             problem: Self::settled(&problem.settings, &stages).to_options(instance),
             cluster: instance.given_cluster.clone(),
             run: None,
@@ -488,6 +494,7 @@ impl Plan {
             bound_source: BoundSource::MemoryOfALayer,
             tokens: None,
             tokens_bound: None,
+            chunk_sizes: Vec::new(),
             problem: settings.to_options(instance),
             cluster: instance.given_cluster.clone(),
             run: None,

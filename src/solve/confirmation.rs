@@ -35,6 +35,17 @@ impl Posed<'_> {
                 tokens
             )));
         }
+        if self.chooses_chunks() {
+            let size = plan
+                .problem
+                .chunks
+                .as_ref()
+                .map_or_else(String::new, ToString::to_string);
+            return Ok(Some(words!(
+                "the size of chunks is not confirmed, but a plan with {} can be",
+                setting::CHUNKS.given(size)
+            )));
+        }
         let Ok(problem) = self.problem() else {
             return Ok(Some(
                 "nothing to confirm: the network and the options alone leave no plan".into(),

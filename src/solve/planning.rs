@@ -18,7 +18,7 @@ pub use crate::solve::error::Error;
 use crate::solve::evaluate::{self, Evaluation};
 use crate::solve::formulate::{self, Formulated};
 use crate::solve::methods::{self, Method};
-use crate::solve::posed::{MethodResult, Posed};
+use crate::solve::posed::{MethodResult, Posed, options_by_size};
 use crate::solve::what_if::{self, Answer, Question};
 
 /// What is asked: the problem, who solves it, and for how long. Build it with `..Options::default()`: fields may be added.
@@ -334,9 +334,14 @@ pub fn check(instance: &Instance, options: &Options, plan: &Plan) -> Result<Vec<
 ///
 /// [`Error::Input`] where the options do not fit the instance, or the stages are none of its layers.
 pub fn evaluate(instance: &Instance, options: &Options, stages: &BarePlan) -> Result<Evaluation, Error> {
-    let settings = evaluate::settings(instance, &options.pipeline, stages)?;
-    let problem = Problem::new(instance, settings.clone()).ok();
-    Ok(evaluate::evaluate(instance, &settings, problem.as_ref(), stages)?)
+    let at_size = |asked: &PipelineOptions| {
+        let settings = evaluate::settings(instance, asked, stages)?;
+        let problem = Problem::new(instance, settings.clone()).ok();
+        evaluate::evaluate(instance, &settings, problem.as_ref(), stages)
+    };
+    let by_size = options_by_size(instance, &options.pipeline)?;
+    let each = by_size.iter().map(at_size).collect::<Result<_, _>>()?;
+    Ok(Evaluation::best_of_sizes(each).expect("a size at least"))
 }
 
 /// Writes the mixed-integer program of the problem for other solvers: LP or MPS, by the extension of the file's name.

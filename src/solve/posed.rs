@@ -1,8 +1,10 @@
 //! The one way from what is asked to plans that the checker has accepted: the command line, studies, other languages and the functions of
 //! the library go it, and call nothing below it.
 
+mod chunk_sizes;
 mod most_tokens;
 
+pub(crate) use chunk_sizes::options_by_size;
 pub(crate) use most_tokens::{bound_of_tokens, refuse_most_tokens};
 
 use std::time::Instant;
@@ -31,6 +33,8 @@ pub struct Posed<'a> {
     pub settings: Settings,
     /// A fault where the network and the settings alone leave no plan.
     problem: Result<Problem, InputError>,
+    /// The settings for each size of chunks of a prompt, where one is to be chosen: those above are the first.
+    sizes: Vec<Settings>,
 }
 
 /// What became of a method among others.
@@ -60,7 +64,17 @@ impl<'a> Posed<'a> {
     ///
     /// Options that contradict each other or the instance. That they leave no plan is none.
     pub fn new(instance: &'a Instance, options: &PipelineOptions) -> Result<Self, InputError> {
-        Self::with_settings(instance, Settings::resolve(instance, options)?)
+        let by_size = options_by_size(instance, options)?;
+        let sizes = by_size.iter().map(|options| Settings::resolve(instance, options));
+        let sizes: Vec<Settings> = sizes.collect::<Result<_, _>>()?;
+        Ok(Self {
+            sizes: if sizes.len() > 1 {
+                sizes.clone()
+            } else {
+                Vec::new()
+            },
+            ..Self::with_settings(instance, sizes[0].clone())?
+        })
     }
 
     /// What settings ask of an instance.
@@ -77,6 +91,7 @@ impl<'a> Posed<'a> {
             instance,
             settings,
             problem,
+            sizes: Vec::new(),
         })
     }
 
@@ -96,10 +111,21 @@ impl<'a> Posed<'a> {
     /// [`Error`].
     pub fn solve(&self, method: Method, control: &Control) -> Result<Plan, Error> {
         match &self.problem {
+            Ok(_) if self.chooses_chunks() => chunk_sizes::search(self, method, control),
             Ok(problem) if self.settings.room.is_most => most_tokens::search(self, problem, method, control),
             Ok(problem) => accepted(self.instance, problem, method, control),
-            Err(_) => Ok(Plan::infeasible(self.instance, &self.settings, method.name())),
+            Err(_) => Ok(self.without_plan(method.name())),
         }
+    }
+
+    /// Whether a size of the chunks of a prompt is to be chosen.
+    pub fn chooses_chunks(&self) -> bool {
+        !self.sizes.is_empty()
+    }
+
+    /// That the network and the settings alone leave no plan.
+    fn without_plan(&self, method: &str) -> Plan {
+        Plan::infeasible(self.instance, &self.settings, method)
     }
 
     /// What no plan can be better than, as a plan without stages.
@@ -110,8 +136,9 @@ impl<'a> Posed<'a> {
     pub fn bound(&self, control: &Control) -> Result<Plan, Error> {
         refuse_most_tokens(&self.settings, methods::BOUND)?;
         match &self.problem {
+            Ok(_) if self.chooses_chunks() => chunk_sizes::bound(self, control),
             Ok(problem) => Ok(methods::bounded(self.instance, problem, control)?),
-            Err(_) => Ok(Plan::infeasible(self.instance, &self.settings, methods::BOUND)),
+            Err(_) => Ok(self.without_plan(methods::BOUND)),
         }
     }
 

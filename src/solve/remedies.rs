@@ -15,7 +15,7 @@ use crate::problem::control::Control;
 use crate::problem::plan::{LeastMemory, Plan};
 use crate::solve::error::Error;
 use crate::solve::least_memory;
-use crate::solve::posed::{Existence, Posed, existence};
+use crate::solve::posed::{Existence, Posed, existence, options_by_size};
 
 /// How long all of them may take where nobody said so: it is an answer to a question that was not asked.
 const PATIENCE: Duration = Duration::from_secs(6);
@@ -78,6 +78,9 @@ impl Posed<'_> {
         let spent = Duration::try_from_secs_f64(plan.statistics.seconds).unwrap_or_default();
         let left = control.time_limit.map(|limit| limit.saturating_sub(spent));
         let control = control.with_time(left);
+        // What fits is the same whatever the size of chunks.
+        let by_size = options_by_size(self.instance, asked);
+        let asked = by_size.as_ref().map_or(asked, |options| &options[0]);
         let remedies = search(self.instance, asked, &self.settings, &control)?;
         let is_limited = least_memory::least_limit(self.instance, &self.settings).is_some();
         if !is_limited || !plan.reasons.is_empty() {

@@ -17,6 +17,7 @@ mod outputs;
 mod page;
 mod place;
 mod progress;
+mod prompts;
 mod report;
 mod room;
 mod study;

@@ -44,6 +44,7 @@ pub fn plan(stages: Vec<PlanStage>) -> Plan {
         bound_source: BoundSource::None,
         tokens: None,
         tokens_bound: None,
+        chunk_sizes: Vec::new(),
         problem: PipelineOptions {
             mode: Some(Mode::Training),
             ..PipelineOptions::default()

@@ -1,13 +1,15 @@
 //! Prompts that are read in chunks, against all plans: what a chunk takes is computed here from the file, and runs are the longest of all rows of tasks
 //! that wait for each other.
 
+use std::collections::BTreeSet;
+
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use rayon::prelude::*;
-use stagecut::check::check;
+use stagecut::check::{check, pose};
 use stagecut::instance::Instance;
-use stagecut::options::{Communication, Constraint, MemoryLimit, Mode, PipelineOptions};
+use stagecut::options::{ChunkSizes, Communication, Constraint, MemoryLimit, Mode, PipelineOptions};
 use stagecut::plan::bare::{BarePlan, BareStage};
 use stagecut::plan::{Plan, Status};
 use stagecut::settings::Settings;
@@ -16,7 +18,7 @@ use stagecut::spec::{
     ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, MicroBatchSpec, NetworkSpec, TensorSpec,
     TimesSpec, WorkSpec,
 };
-use stagecut::{Options, evaluate, solve};
+use stagecut::{Options, Watch, bound, evaluate, solve};
 
 use crate::common::seeds;
 
@@ -174,7 +176,12 @@ fn asked(rng: &mut ChaCha8Rng, layers: usize) -> PipelineOptions {
         stages: rng.random_bool(0.5).then(|| rng.random_range(1..=3)),
         all_stages: rng.random_bool(0.2).then_some(true),
         prompt: (!is_list).then(|| rng.random_range(1..=60)),
-        chunks: Some((0..sizes).map(|_| rng.random_range(8..=30)).collect()),
+        chunks: Some(
+            (0..sizes)
+                .map(|_| rng.random_range(8..=30))
+                .collect::<Vec<u64>>()
+                .into(),
+        ),
         communication: [None, Some(Communication::Ignored), Some(Communication::Blocking)]
             [rng.random_range(0..3)],
         memory_limit: rng
@@ -199,7 +206,7 @@ struct Every<'a> {
 
 impl<'a> Every<'a> {
     fn search(spec: &'a InstanceSpec, settings: &'a Settings) -> Option<u64> {
-        let sizes = spec.pipeline.chunks.as_ref().expect("chunks");
+        let sizes = spec.pipeline.given_chunks().expect("chunks");
         let of = spec.network.micro_batch.as_ref().expect("tokens").tokens;
         let tokens = spec.pipeline.prompt.unwrap_or(sizes.iter().sum());
         let (mut chunks, mut before) = (Vec::new(), 0);
@@ -405,12 +412,15 @@ impl<'a> Every<'a> {
 
 /// The longest row of tasks from the first chunk on the first stage to the last chunk on the last, each a chunk or a stage further.
 fn longest_ns(stages: &[Vec<u64>]) -> u64 {
-    fn from(stages: &[Vec<u64>], stage: usize, chunk: usize) -> u64 {
-        let more = (chunk + 1 < stages[stage].len()).then(|| from(stages, stage, chunk + 1));
-        let down = (stage + 1 < stages.len()).then(|| from(stages, stage + 1, chunk));
-        stages[stage][chunk] + more.max(down).unwrap_or(0)
+    let chunks = stages[0].len();
+    // From each task on, the last one first.
+    let mut from = vec![vec![0; chunks + 1]; stages.len() + 1];
+    for stage in (0..stages.len()).rev() {
+        for chunk in (0..chunks).rev() {
+            from[stage][chunk] = stages[stage][chunk] + from[stage][chunk + 1].max(from[stage + 1][chunk]);
+        }
     }
-    from(stages, 0, 0)
+    from[0][0]
 }
 
 fn ns(ms: f64) -> u64 {
@@ -453,6 +463,105 @@ fn prompts_are_read_as_soon_as_by_brute_force() {
     let planned = found.iter().filter(|&&is_planned| is_planned).count();
     println!("{} compared, {planned} with a plan", found.len());
     assert!(found.len() > 1_000 && planned > 600, "{} {planned}", found.len());
+}
+
+/// The sizes of chunks that a problem is to choose from, and of what prompt.
+fn choice(seed: u64) -> (u64, ChunkSizes, Vec<u64>) {
+    let rng = &mut ChaCha8Rng::seed_from_u64(seed ^ 0x51_2e);
+    let prompt: u64 = rng.random_range(1..=if seed.is_multiple_of(50) { 300 } else { 60 });
+    if rng.random_bool(0.5) {
+        let mut powers = Vec::new();
+        let mut size = 1;
+        while size < prompt {
+            if prompt.div_ceil(size) <= 256 {
+                powers.push(size);
+            }
+            size *= 2;
+        }
+        powers.push(prompt);
+        return (prompt, ChunkSizes::Choose(Vec::new()), powers);
+    }
+    let sizes: BTreeSet<u64> = (0..rng.random_range(1..=4))
+        .map(|_| rng.random_range(1..=70))
+        .collect();
+    let sizes: Vec<u64> = sizes.into_iter().collect();
+    (prompt, ChunkSizes::Choose(sizes.clone()), sizes)
+}
+
+/// Whether a drawn problem that chooses a size of chunks is not refused, and has a plan; then no plan of any size is better, and what is said of
+/// each size is true.
+fn chooses_best(seed: u64) -> Option<bool> {
+    let (prompt, chunks, sizes) = choice(seed);
+    let mut spec = drawn(seed);
+    (spec.pipeline.prompt, spec.pipeline.chunks) = (Some(prompt), Some(chunks));
+    let mut best = Vec::new();
+    for size in sizes {
+        let mut at = spec.clone();
+        at.pipeline.chunks = Some(vec![size].into());
+        let instance = Instance::from_spec(&at).ok()?;
+        let settings = Settings::resolve(&instance, &PipelineOptions::default()).ok()?;
+        best.push((size, Every::search(&at, &settings)));
+    }
+    let instance = Instance::from_spec(&spec).expect("a valid file");
+    let plan = match solve(&instance, &Options::default()) {
+        Ok(plan) => plan,
+        Err(error) if error.to_string().contains("under `all_stages`") => return None,
+        Err(error) => panic!("seed {seed}: {error}"),
+    };
+    let posed = pose(&instance, &PipelineOptions::default(), &plan).expect("a problem");
+    assert_eq!(check(&instance, &posed.settings, &plan), [], "seed {seed}");
+    let least = best.iter().filter_map(|(_, best)| *best).min();
+    let status = if least.is_some() {
+        Status::Optimal
+    } else {
+        Status::Infeasible
+    };
+    assert_eq!(
+        (plan.status, plan.objective_ms.map(ns)),
+        (status, least),
+        "seed {seed}: {best:?}"
+    );
+    let lower = bound(&instance, &Options::default(), Watch::default()).expect("a bound");
+    assert!(
+        lower.bound_ms.map(ns) <= Some(least.unwrap_or(u64::MAX)),
+        "seed {seed}"
+    );
+    if least.is_none() || best.len() == 1 {
+        return Some(false);
+    }
+    let took = plan.problem.given_chunks().expect("a size")[0];
+    assert!(best.contains(&(took, least)), "seed {seed}: {took} of {best:?}");
+    let told: Vec<u64> = plan.chunk_sizes.iter().map(|size| size.tokens).collect();
+    assert_eq!(
+        told,
+        best.iter().map(|(size, _)| *size).collect::<Vec<_>>(),
+        "seed {seed}"
+    );
+    for (told, (_, best)) in plan.chunk_sizes.iter().zip(&best) {
+        let takes = told.objective_ms.map(ns);
+        assert!(
+            takes >= *best && Some(ns(told.bound_ms)) <= *best,
+            "seed {seed}: {told:?}, {best:?}"
+        );
+    }
+    let run = simulate(&plan, &Request::default()).unwrap_or_else(|error| panic!("seed {seed}: {error}"));
+    assert_eq!(Some(ns(run.iteration_ms)), least, "seed {seed}");
+    // The same stages at another size are no better.
+    let again = evaluate(&instance, &Options::default(), &BarePlan::from(&plan)).expect("a plan");
+    assert_eq!(
+        (again.plan.objective_ms.map(ns), again.violations),
+        (least, vec![]),
+        "seed {seed}"
+    );
+    Some(true)
+}
+
+#[test]
+fn the_size_of_chunks_is_the_best_of_brute_force() {
+    let found: Vec<bool> = seeds(1_000).into_par_iter().filter_map(chooses_best).collect();
+    let chosen = found.iter().filter(|&&is_chosen| is_chosen).count();
+    println!("{} compared, {chosen} with sizes to choose from", found.len());
+    assert!(found.len() > 500 && chosen > 250, "{} {chosen}", found.len());
 }
 
 /// Equal blocks, of which attention is a part.
@@ -499,7 +608,7 @@ fn what_is_over_lies_on_the_last_stages() {
         let asked = PipelineOptions {
             stages: Some(stages),
             prompt: Some(1_000 * chunks),
-            chunks: Some(vec![1_000]),
+            chunks: Some(vec![1_000].into()),
             ..PipelineOptions::default()
         };
         let instance = Instance::from_spec(&stack(count, asked)).expect("a valid file");
@@ -558,7 +667,7 @@ const REFUSED: [(&str, &str); 15] = [
 fn what_a_prompt_cannot_be_asked_with_is_refused_by_name() {
     let asked = PipelineOptions {
         stages: Some(2),
-        chunks: Some(vec![400, 600]),
+        chunks: Some(vec![400, 600].into()),
         ..PipelineOptions::default()
     };
     let instance = Instance::from_spec(&stack(4, asked.clone())).expect("a valid file");

@@ -18,9 +18,10 @@ use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
 use crate::problem::plan::bare::BarePlan;
-use crate::problem::plan::{Overrun, Plan, PlanStage, Status, bare};
+use crate::problem::plan::{ChunkSize, Overrun, Plan, PlanStage, Status, bare};
 use crate::solve::evaluate::{self, Evaluation};
 use crate::solve::methods;
+use crate::solve::posed::options_by_size;
 
 use super::args::{CheckArgs, ReportFormat};
 use super::check::{Line, failed};
@@ -93,8 +94,30 @@ impl Asked {
 /// Finds a bound of a problem.
 pub(crate) type Bounding<'a> = &'a dyn Fn(&Problem) -> Result<Plan, SolverError>;
 
-/// What stages, from a file if that has a name, come to, held against a bound where one is to be found.
+/// What stages, from a file if that has a name, come to, held against a bound where one is to be found; at the best size of chunks of a prompt,
+/// where one is to be chosen.
 pub(crate) fn evaluated(
+    instance: &Instance,
+    options: &PipelineOptions,
+    stages: (&BarePlan, Option<&Path>),
+    bounding: Option<Bounding>,
+) -> Result<(Evaluation, Option<Plan>), CliError> {
+    let (mut each, mut bounds) = (Vec::new(), Vec::new());
+    for options in &options_by_size(instance, options)? {
+        let (evaluation, bound) = evaluated_as_given(instance, options, stages, bounding)?;
+        each.push(evaluation);
+        bounds.extend(bound);
+    }
+    let bound = match bounds.len() {
+        0 | 1 => bounds.pop(),
+        _ => Plan::best_of_sizes(bounds),
+    };
+    let best = Evaluation::best_of_sizes(each);
+    Ok((best.expect("a size at least"), bound))
+}
+
+/// The same with nothing left to choose.
+fn evaluated_as_given(
     instance: &Instance,
     options: &PipelineOptions,
     (stages, path): (&BarePlan, Option<&Path>),
@@ -185,6 +208,7 @@ fn text(args: &CheckArgs, instance: &Instance, evaluation: &Evaluation, bound: O
     if violations.is_empty() {
         let digits = Digits::for_ms(plan.objective_ms.unwrap_or(0.0));
         lines.extend(report::how_it_runs(plan, digits));
+        lines.extend(report::sizes(plan, digits).map(|sizes| format!("chunks of {sizes}")));
     }
     if bound.is_some() {
         lines.push(bound_line(plan, violations.is_empty(), bound));
@@ -247,6 +271,9 @@ struct Report<'a> {
     violations: Vec<Line>,
     /// Stages that hold more than their memory if transfers are to be hidden.
     overruns: &'a [Overrun],
+    /// What is known of each size that chunks of a prompt were chosen from.
+    #[serde(skip_serializing_if = "<[ChunkSize]>::is_empty")]
+    chunk_sizes: &'a [ChunkSize],
     /// The stages with their numbers, as plans have them.
     stages: &'a [PlanStage],
 }
@@ -267,6 +294,7 @@ pub(crate) fn json(evaluation: &Evaluation, with_bound: bool, writer: Writer) ->
             .map(|violation| Line::new(violation, writer))
             .collect(),
         overruns: &plan.overruns,
+        chunk_sizes: &plan.chunk_sizes,
         stages: &plan.stages,
     };
     let text =

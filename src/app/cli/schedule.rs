@@ -2,12 +2,14 @@
 
 use std::time::{Duration, Instant};
 
+use crate::app::flags::as_flags;
 use crate::app::report;
 use crate::exact::best_schedule::answer::{Answer, Objective};
 use crate::exact::best_schedule::{cyclic, iteration};
 use crate::formulations::solver::SolverError;
 use crate::model::fault::{FaultKind, InputError};
 use crate::model::instance::Instance;
+use crate::model::options::{ChunkSizes, PipelineOptions};
 use crate::model::units::ms_to_ns;
 use crate::problem::control::Control;
 use crate::problem::plan::{self, Plan, Status};
@@ -18,6 +20,7 @@ use crate::schedule::{
 };
 
 use super::args::{AskedArgs, ChunkArgs, ScheduleArgs, ScheduleFormat};
+use super::evaluate::evaluated;
 use super::given_order::{Given, GivenOrder};
 use super::plans::accept;
 use super::progress::{catch_interrupts, interrupt_control};
@@ -44,6 +47,9 @@ pub(super) fn schedule(args: &ScheduleArgs) -> Result<Ending, CliError> {
         ..interrupt_control()
     };
     catch_interrupts();
+    if let (Some(plan), Some(chunks)) = (&plan, &args.prompt_chunks) {
+        return sized(args, plan, chunks, format);
+    }
     let answer = match (&plan, &args.instance) {
         (None, Some(path)) => joint::answer(args, path, &control())?,
         _ => Question::new(args, plan.as_ref())?.answer(&control())?,
@@ -73,6 +79,44 @@ pub(super) fn schedule(args: &ScheduleArgs) -> Result<Ending, CliError> {
         Status::Infeasible => Ending::Infeasible,
         Status::Unknown => Ending::NothingFound,
     })
+}
+
+/// Writes the plan of the same stages at the size of chunks that has a prompt read soonest.
+fn sized(
+    args: &ScheduleArgs,
+    plan: &Plan,
+    chunks: &ChunkSizes,
+    format: ScheduleFormat,
+) -> Result<Ending, CliError> {
+    let (Some(plan_path), Some(path)) = (&args.plan, &args.instance) else {
+        return Err(CliError::Usage(
+            "found `--chunks` alone, expected a plan and `--instance`".into(),
+        ));
+    };
+    let instance = plan.read_instance(path, args.cluster.as_deref())?;
+    accept(&instance, path, plan, plan_path)?;
+    let options = PipelineOptions {
+        chunks: Some(chunks.clone()),
+        prompt: args.prompt.or(plan.problem.prompt),
+        micro_batches: None,
+        ..plan.problem.clone()
+    };
+    let (evaluation, _) = evaluated(&instance, &options, (&plan.into(), Some(plan_path)), None)?;
+    if let Some(violation) = evaluation.violations.first() {
+        return Err(CliError::bad_plan(violation.written(as_flags)));
+    }
+    let path = args.output.as_deref();
+    let text = match format {
+        ScheduleFormat::Text => report::text(&instance, &evaluation.plan, &output::style(path)),
+        ScheduleFormat::Json => report::json(&evaluation.plan),
+        ScheduleFormat::Csv | ScheduleFormat::Svg => {
+            return Err(CliError::Usage(
+                "found `--format csv` or `svg` with `--chunks`, expected `text` or `json`: the order is that of the chunks".into(),
+            ));
+        }
+    };
+    output::write(&text, path)?;
+    Ok(Ending::Done)
 }
 
 /// What is asked, with nothing left open.

@@ -52,7 +52,7 @@ pub(crate) use self::schedule::{schedule, schedule_csv, schedule_json, schedule_
 pub(crate) use self::simulation::{simulation, simulation_csv, simulation_json};
 pub use self::svg::svg;
 pub use self::text::text;
-pub(crate) use self::text::{how_it_runs, in_short};
+pub(crate) use self::text::{how_it_runs, in_short, sizes};
 pub(crate) use self::timeline::timeline;
 pub(crate) use self::times::times;
 pub(crate) use self::what_if::{what_if, what_if_csv, what_if_json, what_if_svg};

@@ -13,7 +13,7 @@ use crate::model::options::{
 };
 use crate::model::units::ns_to_ms;
 use crate::problem::bound_source::BoundSource;
-use crate::problem::plan::{Plan, PlanStage, Status, StoppedBy};
+use crate::problem::plan::{ChunkSize, Plan, PlanStage, Status, StoppedBy};
 
 /// Characters before a fact: its label and blanks.
 pub(super) const LABEL: usize = 12;
@@ -111,7 +111,7 @@ pub(super) fn headline(plan: &Plan, digits: Digits) -> String {
 fn objective(plan: &Plan, ms: &str) -> String {
     match (plan.problem.timed_objective(), plan.problem.micro_batches) {
         (Some(Objective::Iteration), Some(chunks)) if plan.problem.chunks.is_some() => {
-            format!("first token after {ms} ms, of a prompt in {chunks} chunks")
+            format!("first token after {ms} ms, of a prompt in {}", in_chunks(chunks))
         }
         (Some(Objective::Iteration), Some(m)) => {
             format!("{ms} ms an iteration of {}", micro_batches(m))
@@ -141,6 +141,10 @@ pub(super) fn sentences(plan: &Plan, digits: Digits) -> String {
         Some(q) if plan.problem.all_stages == Some(true) => format!("in exactly {q} stages"),
         Some(q) => format!("in at most {q} stages"),
         None => "in any number of stages".to_owned(),
+    };
+    let limit = match plan.chunk_sizes.len() {
+        0 => limit,
+        sizes => format!("{limit} and chunks of any of {sizes} sizes"),
     };
     let proved = match (plan.status, plan.bound_ms) {
         (Status::Optimal, _) => format!("It is proved that no plan {limit} is better{by}."),
@@ -281,6 +285,7 @@ pub(super) fn facts(
     }
     facts.extend(how_it_runs(plan, digits).map(|run| ("run", run)));
     facts.extend(prompt(plan, digits).map(|prompt| ("prompt", prompt)));
+    facts.extend(sizes(plan, digits).map(|sizes| ("chunks", sizes)));
     if let Some(ms) = plan.statistics.estimate_ms {
         let of = format!(
             "{} ms (what `{}` minimises, by its own model)",
@@ -355,6 +360,32 @@ fn prompt(plan: &Plan, digits: Digits) -> Option<String> {
     ))
 }
 
+/// The size that was chosen, and what others take: at least so long where no plan of theirs is known.
+pub(crate) fn sizes(plan: &Plan, digits: Digits) -> Option<String> {
+    let own = plan.problem.given_chunks()?.first()?;
+    let others = plan.chunk_sizes.iter().filter(|size| size.tokens != *own);
+    let each = |size: &ChunkSize| {
+        let (tokens, bound) = (grouped(size.tokens), digits.ms(size.bound_ms));
+        match size.objective_ms.map(|ms| digits.ms(ms)) {
+            Some(ms) if ms == bound => format!("{tokens} {ms} ms"),
+            Some(ms) => format!("{tokens} {ms} ms ({bound} at least)"),
+            None => format!("{tokens} {bound} ms at least"),
+        }
+    };
+    let others: Vec<String> = others.map(each).collect();
+    let stand = format!(
+        "{} tokens, chosen of {}",
+        grouped(*own),
+        count(plan.chunk_sizes.len(), "size")
+    );
+    (!others.is_empty()).then(|| format!("{stand}: {}", others.join(", ")))
+}
+
+fn in_chunks(chunks: u64) -> String {
+    let plural = if chunks == 1 { "" } else { "s" };
+    format!("{chunks} chunk{plural}")
+}
+
 /// Which plans were compared. Other tools mean other regions by the same words, so every report says it.
 fn region(plan: &Plan) -> String {
     let used = match (plan.problem.stages, plan.stages.len()) {
@@ -397,7 +428,7 @@ fn problem(instance: &Instance, plan: &Plan) -> String {
     }
     words.extend(virtual_stages::shape(plan));
     words.extend(problem.micro_batches.map(|count| match &problem.chunks {
-        Some(_) => format!("a prompt in {count} chunks"),
+        Some(_) => format!("a prompt in {}", in_chunks(count)),
         None => micro_batches(count),
     }));
     words.extend(problem.communication.map(|c| format!("{c} communication")));

@@ -50,19 +50,15 @@ const TIME_OF_GUIDES: Duration = Duration::from_secs(20);
 /// # Errors
 ///
 /// [`SolverError`] where HiGHS breaks down.
-pub(crate) fn solve(
-    problem: &Problem,
-    method: Method,
-    labels: &[String],
-    control: &Control,
-) -> Result<Outcome, SolverError> {
+pub(crate) fn solve(known: Incumbent, method: Method, labels: &[String]) -> Result<Outcome, SolverError> {
+    let (problem, control) = (known.problem, known.control);
     if let Some(reads) = problem.reads() {
-        return Ok(prompt::solve(problem, reads, method, control));
+        return Ok(prompt::solve(known, reads, method));
     }
     if is_unlike(problem) {
         return unlike::solve(problem, method, labels, control);
     }
-    let mut incumbent = Incumbent::new(problem, control);
+    let mut incumbent = known;
     // The programs and dynamic programs of the other methods know formulas alone.
     if method != Method::Exact {
         return Ok(incumbent.finish(StoppedBy::NoMethod));

@@ -22,13 +22,17 @@ const MOST_TIMES: usize = 32_000_000;
 const LOOK: u64 = 256;
 
 /// Solves a problem whose objective is the time until a prompt is read.
-pub(super) fn solve(problem: &Problem, reads: &Reads, method: Method, control: &Control) -> Outcome {
-    let mut incumbent = Incumbent::new(problem, control);
+pub(super) fn solve(mut incumbent: Incumbent, reads: &Reads, method: Method) -> Outcome {
+    let (problem, control) = (incumbent.problem, incumbent.control);
     let (bound, bound_ns) = simple_bound(problem, reads);
     incumbent.raise(bound.source, bound_ns);
     // The programs and dynamic programs of the other methods know formulas alone.
     if method != Method::Exact {
         return incumbent.finish(StoppedBy::NoMethod);
+    }
+    // A plan of another size of chunks may be better than any of this one.
+    if incumbent.is_over() {
+        return incumbent.finish(StoppedBy::Completed);
     }
     unlike::take_quick_plans(&mut incumbent);
     let stopped_by = match Stages::new(&incumbent, reads) {

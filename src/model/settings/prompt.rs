@@ -4,7 +4,7 @@ use super::Settings;
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::{Layer, Size, Tensor};
-use crate::model::options::{Groups, Objective, PipelineOptions, WorkerMode};
+use crate::model::options::{ChunkSizes, Groups, Objective, PipelineOptions, WorkerMode};
 use crate::model::prompt::{Chunk, MOST_CHUNKS, Prompt};
 use crate::model::setting;
 use crate::model::units::LARGEST_EXACT;
@@ -13,16 +13,16 @@ use crate::model::words::{Piece, Setting, Words, words};
 /// What options ask for.
 pub(super) fn asked(instance: &Instance, options: &PipelineOptions) -> Option<Prompt> {
     let micro_batch = instance.network.micro_batch.map_or(0.0, |of| of.tokens);
-    Prompt::new(options.prompt, options.chunks.as_deref(), micro_batch)
+    Prompt::new(options.prompt, options.given_chunks(), micro_batch)
 }
 
 /// Says what chunks leave no choice of: how many micro-batches there are, and what is minimised.
 pub(super) fn complete(options: &mut PipelineOptions) {
-    if let Some(prompt) = Prompt::new(options.prompt, options.chunks.as_deref(), 0.0) {
-        // Too many or none are refused as chunks.
-        options
-            .micro_batches
-            .get_or_insert(prompt.count().clamp(1, MOST_CHUNKS));
+    if options.chunks.is_some() {
+        // Too many or none are refused as chunks, and so are those that are to be chosen.
+        let prompt = Prompt::new(options.prompt, options.given_chunks(), 0.0);
+        let count = prompt.map_or(1, |prompt| prompt.count());
+        options.micro_batches.get_or_insert(count.clamp(1, MOST_CHUNKS));
         options.objective.get_or_insert(Objective::Iteration);
     }
 }
@@ -48,6 +48,13 @@ impl Settings {
 
     /// What is wrong with the prompt that is asked for.
     pub(super) fn prompt_faults(&self, instance: &Instance, options: &PipelineOptions) -> Vec<Fault> {
+        if let Some(choose @ ChunkSizes::Choose(_)) = &options.chunks {
+            let kind = FaultKind::Unsupported {
+                found: format!("`{choose}`").into(),
+                expected: "a number of tokens: `solve`, `bound`, `compare`, `evaluate` and `schedule` of a plan choose one".into(),
+            };
+            return vec![Fault::new(setting::CHUNKS, kind)];
+        }
         let Some(prompt) = &self.prompt else {
             let missing = FaultKind::Missing {
                 what: "number of tokens of a chunk".into(),

@@ -35,7 +35,7 @@ impl Room {
             .map(|context| context.saturating_mul(options.sequences.unwrap_or(1)));
         let tokens = options.tokens.or(of_each);
         // What is read of a prompt is kept.
-        let read = Prompt::new(options.prompt, options.chunks.as_deref(), 0.0).map(|prompt| prompt.tokens);
+        let read = Prompt::new(options.prompt, options.given_chunks(), 0.0).map(|prompt| prompt.tokens);
         Self {
             tokens: tokens.max(read).unwrap_or(0),
             sequences: options

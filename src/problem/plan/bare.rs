@@ -12,7 +12,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::read::Form;
-use super::{Plan, PlanMode, SCHEMA};
+use super::{Plan, PlanMode, PlanStage, SCHEMA};
 use crate::input::intake;
 use crate::input::source::table;
 use crate::input::source::text::{from_json, parser_fault};
@@ -42,6 +42,21 @@ pub struct BareStage {
     /// Tensor groups, replicas and recomputation, where the problem leaves them open; by default none of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PlanMode>,
+}
+
+impl From<&Plan> for BarePlan {
+    /// The stages of a plan, without what can be computed from them.
+    fn from(plan: &Plan) -> Self {
+        let stage = |stage: &PlanStage| BareStage {
+            layers: stage.forward.clone(),
+            backward: Some(stage.backward.clone()).filter(|backward| !backward.is_empty()),
+            devices: stage.devices.clone(),
+            mode: stage.mode.clone(),
+        };
+        Self {
+            stages: plan.stages.iter().map(stage).collect(),
+        }
+    }
 }
 
 /// What a file that says a plan may hold: the whole of it, or the least.

@@ -109,6 +109,20 @@ pub fn evaluate(
 }
 
 impl Evaluation {
+    /// The best of the same stages at sizes of chunks of a prompt, with what is known of each; nothing without any.
+    pub(crate) fn best_of_sizes(each: Vec<Self>) -> Option<Self> {
+        match each.iter().any(|one| one.violations.is_empty()) && each.len() > 1 {
+            false => each.into_iter().next(),
+            true => {
+                let passing = each.into_iter().filter(|one| one.violations.is_empty());
+                Plan::best_of_sizes(passing.map(|one| one.plan).collect()).map(|plan| Self {
+                    plan,
+                    violations: Vec::new(),
+                })
+            }
+        }
+    }
+
     /// Holds the plan against a bound that a search has proved.
     #[doc(hidden)]
     pub fn hold_against(&mut self, settings: &Settings, bound: &Plan) {

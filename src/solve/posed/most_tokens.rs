@@ -95,7 +95,7 @@ fn asked(instance: &Instance, settings: &Settings, method: Method, mut plan: Pla
 }
 
 /// The stages of a plan under an objective that it was not made for, with a bound that was found without one.
-fn costed(instance: &Instance, settings: &Settings, of: &Plan, found: Plan) -> Plan {
+pub(super) fn costed(instance: &Instance, settings: &Settings, of: &Plan, found: Plan) -> Plan {
     let stages = of.stages.clone();
     let mut plan = Plan {
         status: Status::Feasible,
@@ -108,6 +108,9 @@ fn costed(instance: &Instance, settings: &Settings, of: &Plan, found: Plan) -> P
     plan.objective_ms = verdict.objective_ms;
     for (stage, figures) in plan.stages.iter_mut().zip(&verdict.figures) {
         stage.memory_bytes = figures.memory_bytes;
+    }
+    for (stage, chunks_ms) in plan.stages.iter_mut().zip(verdict.chunks_ms) {
+        stage.chunks_ms = chunks_ms;
     }
     plan.bound_ms = plan.bound_ms.or(Some(0.0));
     plan.gap = match (plan.objective_ms, plan.bound_ms) {

@@ -8,7 +8,7 @@ use clap::{Args, ValueEnum};
 use super::shared::seconds;
 use crate::exact::best_schedule::answer::Objective;
 use crate::model::efficiency::Efficiency;
-use crate::model::options::{Communication, MemoryLimit};
+use crate::model::options::{ChunkSizes, Communication, MemoryLimit};
 use crate::schedule::Placement;
 use crate::schedule::rules::{self, RULES, Rule};
 
@@ -27,7 +27,8 @@ stagecut schedule plan.json --devices 4 --placement v --weight-share 0.5\n  \
 stagecut schedule --devices 4 --placement v --forward 1 --backward 1 --weight 1\n  \
 stagecut schedule --devices 4 --forward 1 --backward 1 --weight 1 --micro-batches 8 --room 4 --output order.csv\n  \
 stagecut schedule plan.json --devices 4 --rule interleaved --micro-batches 8 --output order.csv\n  \
-stagecut schedule plan.json --devices 4 --order order.csv",
+stagecut schedule plan.json --devices 4 --order order.csv\n  \
+stagecut schedule read.json --instance prompt.json --chunks choose --output sized.json",
         lines.join("\n")
     )
 }
@@ -74,6 +75,26 @@ pub struct ScheduleArgs {
 
     #[command(flatten)]
     pub given: GivenArgs,
+
+    /// Instead of an order, the size of the chunks of a prompt that has it read soonest by the stages of the plan: `choose` of powers of two,
+    /// or of sizes such as `choose:512,1024`
+    #[arg(
+        long = "chunks",
+        value_name = "LIST|choose",
+        requires_all = ["plan", "instance"],
+        conflicts_with_all = ["objective", "micro_batches", "room", "period", "slot", "devices", "placement", "weight_share", "rule", "order"],
+        help_heading = "Prompt in chunks"
+    )]
+    pub prompt_chunks: Option<ChunkSizes>,
+
+    /// Tokens of the prompt [default: as the plan says]
+    #[arg(
+        long,
+        value_name = "N",
+        requires = "prompt_chunks",
+        help_heading = "Prompt in chunks"
+    )]
+    pub prompt: Option<u64>,
 
     /// Format of the result [default: by the extension of --output, else text]
     #[arg(long, value_enum, help_heading = "Output")]

@@ -129,6 +129,7 @@ fn plan(row: &Row, instance: &Instance, store: &Store) -> Option<Plan> {
         bound_source: row.bound_source.unwrap_or_default(),
         tokens: None,
         tokens_bound: None,
+        chunk_sizes: Vec::new(),
         problem: settings.to_options(instance),
         cluster: instance.given_cluster.clone(),
         stages: store.plan(row.plan.as_deref()?)?,

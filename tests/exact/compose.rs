@@ -100,7 +100,14 @@ fn all_features() -> Vec<(&'static str, Value)> {
         let options = json!({ "optimizer_sharding": sharding, "replicas": "choose" });
         features.push((sharding, json!({ "pipeline": options })));
     }
+    features.push(("prompt in chunks", prompt()));
     features
+}
+
+/// Three chunks of a prompt, the last one of what is left.
+fn prompt() -> Value {
+    let options = json!({ "mode": "inference", "prompt": 250, "chunks": [100], "micro_batches": null });
+    json!({ "read": true, "pipeline": options })
 }
 
 /// Four layers in a row, each with tensor degrees 1 and 2, four micro-batches on four devices.
@@ -183,6 +190,21 @@ fn add_context(file: &mut Value) {
     }
 }
 
+/// What of each layer is attention, for a micro-batch of a hundred tokens, where a prompt is read.
+fn add_attention(file: &mut Value) {
+    if file.as_object_mut().unwrap().remove("read").is_none() {
+        return;
+    }
+    file["network"]["micro_batch"] = json!({ "tokens": 100.0 });
+    for layer in file["network"]["layers"].as_array_mut().unwrap() {
+        for times in layer["times"].as_object_mut().unwrap().values_mut() {
+            let forward_ms = times["forward_ms"].as_f64().unwrap();
+            times["attention_ms"] = json!(forward_ms / 4.0);
+            times["fixed_ms"] = json!(forward_ms / 8.0);
+        }
+    }
+}
+
 /// The one with what the other adds or says instead.
 fn merged(one: &Value, other: &Value) -> Value {
     match (one, other) {
@@ -209,6 +231,7 @@ fn instance(features: &[&Value]) -> Instance {
     share(&mut file, 20.0);
     add_experts(&mut file, 20.0);
     add_context(&mut file);
+    add_attention(&mut file);
     Instance::from_spec(&serde_json::from_value(file).expect("an instance")).expect("a valid instance")
 }
 
@@ -343,6 +366,7 @@ fn together(network: &Value, set: &[&Value], limit: u64) -> Value {
     share(&mut file, 10.0);
     add_experts(&mut file, 20.0);
     add_context(&mut file);
+    add_attention(&mut file);
     file
 }
 
@@ -384,6 +408,12 @@ fn sets_with_shards_are_the_best_of_all_plans() {
         let options = json!({ "optimizer_sharding": sharding, "replicas": "choose" });
         compare_sets(&[&json!({ "pipeline": options })]);
     }
+}
+
+/// A prompt in chunks beside whatever else.
+#[test]
+fn sets_that_read_a_prompt_are_the_best_of_all_plans() {
+    compare_sets(&[&prompt()]);
 }
 
 /// Holds sets of drawn features and these against the best of all plans.

@@ -4,6 +4,7 @@ use crate::common::{draws, seeds};
 use rand::SeedableRng;
 use rand_chacha::ChaCha8Rng;
 use stagecut::check;
+use stagecut::control::Control;
 use stagecut::exact;
 use stagecut::instance::Instance;
 use stagecut::methods::{self, Method};
@@ -14,6 +15,7 @@ use stagecut::schedule::rules::Shape;
 use stagecut::schedule::{Moves, Placement, chunks_that_run, run};
 use stagecut::settings::Settings;
 use stagecut::spec::InstanceSpec;
+use stagecut::switches::Switches;
 
 use crate::oracles::modal_chunks::best_ns;
 
@@ -26,6 +28,8 @@ struct Seen {
     compared: usize,
     without_plan: usize,
     proved: usize,
+    /// Not proved, where all plans may be looked at and where not.
+    open: [usize; 2],
     replicated: usize,
     chunked: usize,
     again: usize,
@@ -54,6 +58,7 @@ fn iterations_are_those_of_brute_force() {
         replicated,
         chunked,
         again,
+        ..
     } = seen;
     let draws = draws(DRAWS) as usize;
     assert!(
@@ -85,10 +90,10 @@ fn plans_for_megatron_are_those_of_brute_force_and_exported() {
         }
     }
     println!("{seen:?}");
-    // Of these everything is proved.
+    // Of these everything is proved, and nearly everything by bounds and searches.
     let draws = draws(DRAWS) as usize;
     assert!(
-        3 * seen.compared > 2 * draws && seen.proved == seen.compared,
+        3 * seen.compared > 2 * draws && seen.open[0] == 0 && 50 * seen.open[1] < draws,
         "{seen:?}"
     );
     assert!(7 * seen.chunked > draws && 7 * seen.again > draws, "{seen:?}");
@@ -120,8 +125,14 @@ fn draw(spec: &mut InstanceSpec, seed: u64) -> Option<PipelineOptions> {
 fn compare(seed: u64, instance: &Instance, options: &PipelineOptions, seen: &mut Seen) -> Option<Plan> {
     let settings = Settings::resolve(instance, options).ok()?;
     let problem = Problem::new(instance, settings.clone()).ok()?;
+    // Every other problem is left to bounds and searches, though all plans could be looked at.
+    let left_out = ["exhaustive"].into_iter().filter(|_| seed % 2 == 1);
+    let control = Control {
+        switches: Switches::without(left_out).unwrap(),
+        ..Control::default()
+    };
     let plan = Method::Exact(exact::Method::Exact)
-        .run(instance, &problem, &Default::default())
+        .run(instance, &problem, &control)
         .unwrap();
     let best_ns = best_ns(instance, &settings);
     let context = || {
@@ -160,6 +171,7 @@ fn compare(seed: u64, instance: &Instance, options: &PipelineOptions, seen: &mut
     seen.compared += 1;
     seen.without_plan += usize::from(best_ns.is_none());
     seen.proved += usize::from(is_proved);
+    seen.open[seed as usize % 2] += usize::from(!is_proved);
     seen.replicated += usize::from(mode(&plan).is_some_and(|mode| mode.replicas > 1));
     seen.chunked += usize::from(plan.virtual_stages().is_some() && !plan.stages.is_empty());
     let again = |plan: &Plan| {

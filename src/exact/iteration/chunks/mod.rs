@@ -8,6 +8,7 @@ mod moves;
 mod options;
 mod paths;
 mod places;
+mod ranges;
 mod starts;
 
 use std::rc::Rc;
@@ -90,6 +91,8 @@ enum Turn {
     Period,
     /// The program of critical paths, for items in parts, or whole ones.
     Paths { is_whole: bool },
+    /// What chunks may hold of whole items.
+    Ranges,
 }
 
 /// Each with the share of the time that is left.
@@ -103,6 +106,7 @@ const ALONE: Turns = &[
     (Turn::Move, SHARE_OF_MOVES),
     (Turn::Period, SHARE_OF_GUIDES),
     (Turn::Paths { is_whole: false }, SHARE_OF_PARTS),
+    (Turn::Ranges, SHARE_OF_PARTS),
     (Turn::Move, SHARE_OF_MOVES),
     (Turn::Paths { is_whole: true }, 1.0),
     (Turn::Move, 1.0),
@@ -112,7 +116,9 @@ const ALONE: Turns = &[
 const AMONG_OTHERS: Turns = &[
     (Turn::Places, 1.0),
     (Turn::Start, 1.0),
+    (Turn::Ranges, 1.0),
     (Turn::Paths { is_whole: false }, 1.0),
+    (Turn::Ranges, 1.0),
     (Turn::Period, 1.0),
     (Turn::Paths { is_whole: true }, 1.0),
     (Turn::Move, 1.0),
@@ -206,6 +212,11 @@ impl<'a> ChunkRuns<'a> {
             Turn::Heuristics => starts::offer_quick(incumbent, options, within),
             Turn::Move => moves::improve(incumbent, options, within),
             Turn::Period => ask_period(incumbent, options, labels, within)?,
+            Turn::Ranges => {
+                if let Some(paths) = self.paths.as_mut().filter(|_| switches.program) {
+                    ranges::prove(paths, incumbent, (beat_ns, within));
+                }
+            }
             Turn::Paths { is_whole } => {
                 if let Some(paths) = self.paths.as_mut().filter(|_| switches.program) {
                     paths.run(incumbent, is_whole, (beat_ns, within))?;

@@ -5,6 +5,7 @@ use std::rc::Rc;
 use super::asked;
 use super::branch::Tree;
 use super::options::ChunkOptions;
+use super::ranges;
 use crate::exact::bounds::{all_in_one_ns, integral_bound};
 use crate::exact::incumbent::Incumbent;
 use crate::formulations::critical_paths::{Asked, Kind, PathProgram};
@@ -31,9 +32,11 @@ const LONGER: f64 = 1e-7;
 /// What the items of a problem are to the program.
 pub(super) struct PathSearch<'a> {
     options: Rc<dyn ChunkOptions + 'a>,
-    asked: Asked,
+    pub(super) asked: Asked,
     /// Items in the order in which solutions are cut.
     order: Vec<usize>,
+    /// How near to what is proved times are asked for.
+    pub(super) nearer: u64,
     /// How far whole items have been looked at.
     tree: Option<Tree>,
 }
@@ -47,6 +50,7 @@ impl<'a> PathSearch<'a> {
             asked: asked::ask(&*options, &order),
             options,
             order,
+            nearer: ranges::NEAREST,
             tree: None,
         })
     }
@@ -66,9 +70,7 @@ impl<'a> PathSearch<'a> {
         (beat_ns, all): (u64, &Control),
     ) -> Result<(), SolverError> {
         self.asked.is_whole = is_whole;
-        if self.asked.paths.is_empty() {
-            self.take_paths_of_even_chunks();
-        }
+        self.take_first_paths();
         let mut run = PathRun {
             search: self,
             incumbent,
@@ -78,6 +80,13 @@ impl<'a> PathSearch<'a> {
         match is_whole {
             false => run.in_parts(),
             true => run.whole(),
+        }
+    }
+
+    /// Takes paths to begin with, where none is known.
+    pub(super) fn take_first_paths(&mut self) {
+        if self.asked.paths.is_empty() {
+            self.take_paths_of_even_chunks();
         }
     }
 
@@ -102,7 +111,7 @@ impl<'a> PathSearch<'a> {
     }
 
     /// No plan takes longer if all that a device waits for is work.
-    fn longest_ns(&self) -> f64 {
+    pub(super) fn longest_ns(&self) -> f64 {
         let row = self.options.row();
         let beside_ns: f64 = self.asked.beside_ns.iter().flatten().sum();
         let once_ns: f64 = (0..row.items.len()).map(|item| self.options.once_ns(item)).sum();

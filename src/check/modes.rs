@@ -60,6 +60,7 @@ struct Sum {
     held_bytes: u128,
     shared_bytes: u128,
     stash_bytes: u128,
+    host_bytes: u128,
     workspace_bytes: u128,
 }
 
@@ -440,9 +441,13 @@ impl Checker<'_> {
         let modes = self.layer(at).modes().into_owned();
         let of_degree: Vec<LayerMode> = modes.into_iter().filter(|mode| mode.tensor == tensor).collect();
         let recompute = &self.settings.recompute;
-        let asked = of_degree.iter().any(|mode| recompute.names(&mode.recompute));
-        let is_allowed = if asked {
-            recompute.names(name)
+        // No framework is told what lies at hosts.
+        let may = |mode: &LayerMode| mode.host_bytes == 0 || self.settings.target.is_none();
+        let mut asked = of_degree
+            .iter()
+            .filter(|mode| recompute.names(&mode.recompute) && may(mode));
+        let is_allowed = if asked.clone().next().is_some() {
+            asked.any(|mode| mode.recompute == name)
         } else {
             name == NOTHING
         };
@@ -484,6 +489,7 @@ impl Checker<'_> {
                 sum.backward_ns += at_rate(times.backward_ns, backward_rate);
                 sum.weight_ns += at_rate(times.weight_ns, backward_rate);
             }
+            self.keep(sum, mode, &placed[k]);
             let group = mode.tensor as f64;
             let [first, _] = placed[k].devices;
             let bandwidth = self.link_between(first, first).bandwidth_bytes_per_s;
@@ -528,12 +534,23 @@ impl Checker<'_> {
                 }
             }
             sum.shared_bytes += kept.together;
-            sum.stash_bytes += placed[k].part(mode.stash_bytes);
             let workspace_bytes =
                 placed[k].part(mode.workspace_bytes) + self.whole_bytes(at, mode, &placed[k]);
             sum.workspace_bytes = sum.workspace_bytes.max(workspace_bytes);
         }
         sums
+    }
+
+    /// Adds what a layer keeps for its backward pass: on the device, or at the host, copied there behind the forward pass and back before that one.
+    fn keep(&self, sum: &mut Sum, mode: &LayerMode, placed: &Placed) {
+        sum.stash_bytes += placed.part(mode.stash_bytes);
+        let bytes = placed.part(mode.host_bytes);
+        sum.host_bytes += bytes;
+        if let Some(host) = self.instance.cluster.kinds[placed.kind].host {
+            let copied_ns = self.counted_ns(bytes as f64 / host.bytes_per_s * 1e9);
+            sum.forward_ns += copied_ns;
+            sum.backward_ns += copied_ns;
+        }
     }
 
     /// Charges every tensor to the stages that it leaves and enters.
@@ -743,6 +760,23 @@ impl Checker<'_> {
         self.stated_counts((k, stage), [self.figures[k].in_flight, trains.then_some(1)]);
         let bytes = sum.base_bytes(placed) + u128::from(in_flight) * sum.stash_bytes + sum.workspace_bytes;
         self.memory((k, stage), bytes);
+        self.host_memory((k, stage), placed, u128::from(in_flight) * sum.host_bytes);
+    }
+
+    /// What lies at the host of each device of a stage, against what is stated and what the host has.
+    fn host_memory(&mut self, (k, stage): (usize, &PlanStage), placed: &Placed, bytes: u128) {
+        let stated = stage.mode.as_ref().map_or(0, |mode| mode.host_bytes);
+        self.stated_count(format!("stages[{k}].mode.host_bytes"), stated, bytes);
+        let host = self.instance.cluster.kinds[placed.kind].host;
+        let limit = host.and_then(|host| host.memory_bytes);
+        if let Some(limit) = limit.filter(|&limit| bytes > u128::from(limit)) {
+            let expected = format!("at most {limit}, which the host has for it");
+            self.wrong(
+                format!("stages[{k}].mode.host_bytes"),
+                bytes.to_string(),
+                &expected,
+            );
+        }
     }
 
     /// Virtual stages that were to be chosen from, and as many devices in a row as there are for the mode.
@@ -798,6 +832,10 @@ impl Checker<'_> {
         most.into_values()
             .for_each(|chunk| held[chunk].base += sums[chunk].workspace_bytes);
         self.memory_of_devices(plan, &held, &rows);
+        for (k, stage) in plan.stages.iter().enumerate() {
+            let in_flight = u128::from(stage.in_flight.unwrap_or(0));
+            self.host_memory((k, stage), &placed[k], in_flight * sums[k].host_bytes);
+        }
         // Times are whole ns, those of a replica.
         let ns = |ms: f64| (ms * replicas as f64 * NS_PER_MS).round() as u128;
         let times = |figures: &Figures| {

@@ -46,7 +46,7 @@ impl Checker<'_> {
         let once_ns = self.counted_ns(bytes / link.bandwidth_bytes_per_s * 1e9);
         let back = match (
             self.settings.mode.trains() && self.layer(at).returns,
-            mode.recompute == modes::NOTHING,
+            [modes::NOTHING, "offload"].contains(&mode.recompute.as_str()),
         ) {
             (false, _) => 0.0,
             (true, true) => 2.0,

@@ -217,8 +217,8 @@ impl ModalRuns<'_> {
 
     fn ways(&self, items: &[usize], mode: &StageMode, in_flight: u64) -> Option<Ways> {
         let layers = self.modes.layers_of(items, mode.degree)?;
-        let room_bytes = self.modes.room_bytes(items, mode)?;
-        self.modes.knapsack.within(&layers, in_flight, room_bytes)
+        let room = self.modes.room(items, mode)?;
+        self.modes.knapsack.within(&layers, in_flight, room)
     }
 
     /// The plan of such stages, if they all fit.

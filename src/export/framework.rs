@@ -8,7 +8,7 @@ use crate::model::network::SharedTable;
 use crate::model::options::{Mode, Recomputation, Region, Staffing};
 use crate::model::setting;
 use crate::model::words::{Words, words};
-use crate::problem::plan::Plan;
+use crate::problem::plan::{Plan, PlanMode};
 
 /// A plan as frameworks see it: the stage of every forward layer, from 0.
 pub(super) struct Stages {
@@ -72,6 +72,22 @@ pub(super) fn unsupported(at: String, found: impl Into<Words>, expected: impl In
 impl Stages {
     /// The stages of a plan, if it is in a mode that the framework has, and of devices and recomputation that it can be told of.
     pub(super) fn for_region(instance: &Instance, plan: &Plan, region: Region) -> Result<Self, Fault> {
+        let at_host = |mode: &PlanMode| mode.host_bytes > 0;
+        if let Some(stage) = plan
+            .stages
+            .iter()
+            .find(|stage| stage.mode.as_ref().is_some_and(at_host))
+        {
+            return Err(unsupported(
+                format!("stage {}", stage.index),
+                "layers that hand what they keep to the host",
+                words!(
+                    "nothing there, as with {}; {} takes all",
+                    setting::RECOMPUTE.given("full"),
+                    setting::TO.given("json")
+                ),
+            ));
+        }
         let limits = region.limits();
         let (is_run, own) = match plan.problem.mode {
             Some(Mode::Inference) => (limits.infers, Mode::Training),

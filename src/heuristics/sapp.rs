@@ -297,8 +297,8 @@ impl<'a> Model<'a> {
     fn least_time(&self, items: &[usize], behind: usize) -> Option<u64> {
         let StageMode { degree, replicas } = self.mode;
         let layers = self.modes.layers_of(items, degree)?;
-        let limit_bytes = self.modes.room_bytes(items, &self.mode)?;
+        let limit = self.modes.room(items, &self.mode)?;
         let in_flight = self.modes.flight.of(replicas, replicas * behind);
-        fastest_within(&layers, in_flight, limit_bytes).map(|ways| ways.time)
+        fastest_within(&layers, in_flight, limit).map(|ways| ways.time)
     }
 }

@@ -4,7 +4,7 @@
 use super::{MustStop, equal_layers};
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
-use crate::problem::modes::{self, Chosen, LayerWays, Modes, StageMode};
+use crate::problem::modes::{self, Chosen, LayerWays, Memory, Modes, StageMode};
 use crate::problem::{Assignment, Problem};
 
 /// The layers of a stage, and what they have room for.
@@ -13,8 +13,8 @@ pub(super) struct StageLayers<'a> {
     pub layers: Vec<&'a LayerWays>,
     /// Micro-batches in flight.
     pub in_flight: u64,
-    /// Bytes for all that its layers take.
-    pub limit_bytes: u64,
+    /// Room for all that its layers take.
+    pub limit: Memory,
 }
 
 impl StageLayers<'_> {
@@ -31,7 +31,7 @@ impl StageLayers<'_> {
 
     /// Whether these ways of its layers fit.
     pub(super) fn fits(&self, ways: &[usize]) -> bool {
-        modes::bytes_of(&self.layers, ways, self.in_flight) <= self.limit_bytes
+        self.limit.holds(&self.layers, ways, self.in_flight)
     }
 }
 
@@ -50,7 +50,7 @@ pub(super) fn where_they_fit(
 /// The rule of the least time within memory, stage by stage.
 pub(super) fn fastest(stages: &[StageLayers<'_>]) -> Option<Vec<Vec<usize>>> {
     let of_stage = |stage: &StageLayers<'_>| {
-        let fastest = modes::fastest_within(&stage.layers, stage.in_flight, stage.limit_bytes)?;
+        let fastest = modes::fastest_within(&stage.layers, stage.in_flight, stage.limit)?;
         Some(fastest.ways)
     };
     stages.iter().map(of_stage).collect()
@@ -148,9 +148,9 @@ fn filled(
         let in_flight = modes.flight.of(mode.replicas, mode.replicas * behind);
         let keeps = |start: usize| {
             let items = &order[start..end];
-            let room_bytes = modes.room_bytes(items, &mode)?;
+            let room = modes.room(items, &mode)?;
             let layers = modes.layers_of(items, mode.degree)?;
-            let ways = modes::greedy_within(&layers, in_flight, room_bytes)?;
+            let ways = modes::greedy_within(&layers, in_flight, room)?;
             (ways.time.div_ceil(mode.replicas as u64) <= limit).then_some(())
         };
         // Where each stage must hold something, some items are left for those before.
@@ -214,7 +214,7 @@ pub(super) fn plan(modes: &Modes, assignment: Assignment, mode: StageMode, rule:
         Some(StageLayers {
             layers: modes.layers_of(&items, mode.degree)?,
             in_flight: modes.flight.of(mode.replicas, mode.replicas * (used - 1 - stage)),
-            limit_bytes: modes.room_bytes(&items, &mode)?,
+            limit: modes.room(&items, &mode)?,
         })
     };
     let stages: Vec<StageLayers> = (0..used).map(of_stage).collect::<Option<_>>()?;

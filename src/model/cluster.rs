@@ -32,6 +32,16 @@ pub struct Group {
     pub count: usize,
 }
 
+/// The host of a device.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct Host {
+    /// At which rate it copies there or back.
+    pub bytes_per_s: f64,
+    /// What it may hold of a device; `None` without a limit.
+    pub memory_bytes: Option<u64>,
+}
+
 /// A kind of device.
 #[derive(Clone, Debug, PartialEq)]
 #[non_exhaustive]
@@ -54,6 +64,8 @@ pub struct DeviceKind {
     pub is_roofline: bool,
     /// Numbers for which its rates hold, where times come from them and the instance says so.
     pub precision: Option<Precision>,
+    /// Where a device may lay what it keeps meanwhile; `None` where it may not.
+    pub host: Option<Host>,
     /// False where transfers are free, such as for a host CPU.
     pub pays_communication: bool,
     /// GPUs of a device, where it is a node whose GPUs work as one; else 1.

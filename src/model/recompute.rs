@@ -10,6 +10,8 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 pub const NONE: &str = "none";
 /// The name of modes that compute all of a layer again.
 pub const FULL: &str = "full";
+/// The name of modes that keep everything, at the host. Those that hand what others keep to it are called as these with `+offload` behind.
+pub const OFFLOAD: &str = "offload";
 
 /// Kinds of recomputation that a plan may choose from, by the names that layers give them.
 ///

@@ -406,6 +406,23 @@ pub struct DeviceKindSpec {
     /// Memory rate for the roofline model.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub memory_bytes_per_s: Option<f64>,
+    /// Rate at which a device copies to its host or back, one of them at a time and beside no work, in bytes per second or as text with a unit such as
+    /// `50GB/s`: layers may then hand what they keep for the backward pass to the host (`offload`). By default they may not.
+    #[serde(
+        default,
+        deserialize_with = "quantity::some_rate",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(extend("type" = ["number", "string", "null"]))]
+    pub host_bytes_per_s: Option<f64>,
+    /// A device's part of the memory of its host, in bytes or as text with a unit; by default without a limit.
+    #[serde(
+        default,
+        deserialize_with = "quantity::some_size",
+        skip_serializing_if = "Option::is_none"
+    )]
+    #[schemars(extend("type" = ["number", "string", "null"]))]
+    pub host_memory_bytes: Option<f64>,
     /// False for kinds whose transfers are free, such as a host CPU.
     #[serde(default = "yes", skip_serializing_if = "is_yes")]
     pub pays_communication: bool,
@@ -473,6 +490,8 @@ impl Default for DeviceKindSpec {
             measured: None,
             launch_ms: None,
             memory_bytes_per_s: None,
+            host_bytes_per_s: None,
+            host_memory_bytes: None,
             pays_communication: true,
             gpus: None,
             profile: None,

@@ -112,6 +112,27 @@ pub fn add_context(spec: &mut InstanceSpec, seed: u64) {
     }
 }
 
+/// The same with devices that may lay what layers keep at hosts, some of limited memory.
+pub fn add_hosts(spec: &mut InstanceSpec, seed: u64) {
+    let mut draw = Draw(ChaCha8Rng::seed_from_u64(seed ^ 0x4057));
+    let names = [
+        "choose",
+        "choose",
+        "none,offload",
+        "offload",
+        "full,full+offload",
+        "none,full+offload",
+    ];
+    spec.pipeline.recompute = Some(draw.one_of(&names).parse().unwrap());
+    spec.pipeline.mode = spec.pipeline.mode.filter(|mode| *mode == Mode::Training);
+    for kind in &mut spec.cluster.as_mut().expect("a cluster").device_kinds {
+        if draw.may(0.9) {
+            kind.host_bytes_per_s = Some(draw.one_of(&[1e9, 4e9, 3e10]));
+            kind.host_memory_bytes = draw.may(0.6).then(|| 1e6 * draw.up_to(12) as f64);
+        }
+    }
+}
+
 /// The same with experts in one layer or two, and degrees that share them out.
 pub fn add_experts(spec: &mut InstanceSpec, seed: u64) {
     let mut draw = Draw(ChaCha8Rng::seed_from_u64(seed ^ 0xe8be));

@@ -174,6 +174,8 @@ pub(crate) struct Seen {
     pub(crate) context: usize,
     /// Plans with a stage of several replicas that share out gradients.
     pub(crate) shared_out: usize,
+    /// Plans with something at hosts.
+    pub(crate) hosts: usize,
     pub(crate) open: usize,
 }
 
@@ -248,6 +250,9 @@ pub(crate) fn hold((seed, spec): (u64, &InstanceSpec), objective: Objective, see
     let has_context =
         |stage: &stagecut::plan::PlanStage| stage.mode.as_ref().is_some_and(|mode| mode.context > 1);
     seen.context += usize::from(plan.stages.iter().any(has_context));
+    let has_host =
+        |stage: &stagecut::plan::PlanStage| stage.mode.as_ref().is_some_and(|mode| mode.host_bytes > 0);
+    seen.hosts += usize::from(plan.stages.iter().any(has_host));
     let zero1 = stagecut::options::OptimizerSharding::Zero1;
     let more = settings.optimizer_sharding != zero1
         && settings.optimizer_sharding != stagecut::options::OptimizerSharding::None;

@@ -35,6 +35,7 @@ mod modal_chunks;
 mod modal_iteration;
 mod modal_program;
 mod modes;
+mod offload;
 mod optimal_plans;
 mod oracles_agree;
 mod placement;

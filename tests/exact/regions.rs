@@ -318,6 +318,7 @@ fn modal_plans(instance: &Instance, settings: &Settings, stages: &[BareStage]) -
                     context: run.context,
                     replicas: run.replicas,
                     recomputed: BTreeMap::new(),
+                    host_bytes: 0,
                 });
             }
             for (((k, id), names), at) in ids.iter().zip(&names).zip(chosen) {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::mixed::random_mixed;
-use crate::common::modal::random_modal_links;
+use crate::common::modal::{add_hosts, random_modal_links};
 use crate::common::{problem_of, random_problem, separate_problem};
 use stagecut::exact::bounds;
 use stagecut::exact::heterogeneous::program::{Form, Kind};
@@ -122,7 +122,11 @@ fn pages_and_code_of_mixed_workers_name_the_same_families() {
 
 /// The program of a problem with modes, with a stage left out so that its rows appear as well.
 fn modal_program(seed: u64) -> Option<(Problem, Program)> {
-    let (instance, problem) = problem_of(&random_modal_links(seed))?;
+    let mut spec = random_modal_links(seed);
+    if seed.is_multiple_of(3) {
+        add_hosts(&mut spec, seed);
+    }
+    let (instance, problem) = problem_of(&spec)?;
     let modes = problem.modes.as_ref()?;
     let first = modes.replicas.first()?;
     let excluded = Excluded {

@@ -245,7 +245,8 @@ impl<'a> Search<'a> {
         let once = once / link.bandwidth_bytes_per_s * 1e9;
         let once = if self.of_iterations { once.round() } else { once };
         let returns = super::is_behind_trained(&self.instance.network, at);
-        let times = if mode.recompute == "none" { 2.0 } else { 3.0 };
+        let computes_again = !["none", "offload"].contains(&mode.recompute.as_str());
+        let times = if computes_again { 3.0 } else { 2.0 };
         let trains = self.settings.mode == Mode::Training;
         [once, if trains && returns { times * once } else { 0.0 }]
     }
@@ -405,6 +406,7 @@ impl<'a> Search<'a> {
         for mut code in 0..count {
             let [mut forward, mut backward] = moved;
             let mut names = Vec::new();
+            let mut at_host = 0;
             let [kept_twice, gradients_twice, shared_twice] = self.counted_twice(layers, run);
             let (mut bytes, mut shared_bytes, mut workspace, mut gradients) =
                 (-kept_twice, -shared_twice, 0.0, -gradients_twice);
@@ -417,13 +419,14 @@ impl<'a> Search<'a> {
                 forward += there;
                 backward += back;
                 bytes += kept;
+                at_host += self.host_bytes(mode, run) * in_flight;
                 gradients += gradient;
                 shared_bytes += shared;
                 workspace = self.workspace(layers[at], mode, run).max(workspace);
             }
             let part_bytes = (shared_bytes / (run.replicas * run.context) as f64).ceil();
             let bytes = bytes + part_bytes + workspace;
-            if self.fits(run.kind, bytes) {
+            if self.fits(run.kind, bytes) && self.fits_host(run.kind, at_host) {
                 let micro_batches = self.settings.micro_batches.unwrap() as f64;
                 // In a micro-batch's part of it nothing else is rounded.
                 let of_experts = self.expert_gradients(layers, run);
@@ -454,7 +457,8 @@ impl<'a> Search<'a> {
         let own = [times.forward_ns, if trains { times.backward_ns } else { 0 }];
         let longer = self.load(mode, run);
         let part = |pass: usize| own[pass] as f64 / (rates[pass] * run.context as f64);
-        let own = [0, 1].map(|pass| (part(pass).round() * longer).round());
+        let copied = self.copied_ns(mode, run);
+        let own = [0, 1].map(|pass| (part(pass).round() * longer).round() + copied[pass]);
         let [gathered, exchanged] = self.exchanged_ns(at, mode, run);
         let handed = self.handed_ns(at, mode, run);
         let (gathered, exchanged) = (gathered + handed[0], exchanged + handed[1]);
@@ -496,20 +500,83 @@ impl<'a> Search<'a> {
     pub(super) fn modes(&self, layer: usize, run: Run) -> Vec<LayerMode> {
         let mut modes = self.instance.network.layers[layer].modes().into_owned();
         let tensor = run.tensor;
-        modes.retain(|mode| mode.times[run.kind].is_some());
+        modes.retain(|mode| mode.host_bytes == 0);
+        modes.extend(self.offloaded(layer, &modes));
         modes.retain(|mode| {
             mode.experts
                 .is_none_or(|experts| experts.count.is_multiple_of(run.expert))
         });
         let of_degree: Vec<LayerMode> = modes.into_iter().filter(|mode| mode.tensor == tensor).collect();
         let asked = |mode: &&LayerMode| self.settings.recompute.names(&mode.recompute);
-        match of_degree.iter().any(|mode| asked(&mode)) {
+        let mut allowed: Vec<LayerMode> = match of_degree.iter().any(|mode| asked(&mode)) {
             true => of_degree.iter().filter(asked).cloned().collect(),
             false => of_degree
                 .into_iter()
                 .filter(|mode| mode.recompute == "none")
                 .collect(),
+        };
+        let may_lie =
+            |mode: &LayerMode| mode.host_bytes == 0 || self.instance.cluster.kinds[run.kind].host.is_some();
+        allowed.retain(|mode| mode.times[run.kind].is_some() && may_lie(mode));
+        allowed
+    }
+
+    /// The same modes with what they keep at hosts, where some kind has one: it is copied there and back while nothing else runs, and on the device meanwhile.
+    fn offloaded(&self, layer: usize, modes: &[LayerMode]) -> Vec<LayerMode> {
+        let network = &self.instance.network;
+        let is_explicit = network.layers.iter().any(|layer| layer.backward);
+        let mut kinds = self.instance.cluster.kinds.iter();
+        let has_host = kinds.any(|kind| kind.host.is_some()) && self.settings.target.is_none();
+        if !has_host || is_explicit || !super::is_behind_trained(network, layer) {
+            return Vec::new();
         }
+        let hosts = self.instance.cluster.kinds.iter().map(|kind| kind.host.is_some());
+        let hosts: Vec<bool> = hosts.collect();
+        let may = |mode: &&LayerMode| {
+            let mut on = mode.times.iter().zip(&hosts);
+            mode.stash_bytes > 0 && on.any(|(times, has_host)| times.is_some() && *has_host)
+        };
+        let keeping = modes.iter().filter(may);
+        let handed = keeping.map(|mode| {
+            let mut handed = mode.clone();
+            handed.recompute = match mode.recompute.as_str() {
+                "none" => "offload".into(),
+                name => format!("{name}+offload"),
+            };
+            handed.host_bytes = std::mem::take(&mut handed.stash_bytes);
+            handed.workspace_bytes += handed.host_bytes;
+            handed
+        });
+        handed.collect()
+    }
+
+    /// What a device lays at its host of a layer for a micro-batch.
+    fn host_bytes(&self, mode: &LayerMode, run: Run) -> u64 {
+        mode.host_bytes.div_ceil(run.context as u64)
+    }
+
+    /// What copying that takes in a forward and in a backward pass, in ns.
+    fn copied_ns(&self, mode: &LayerMode, run: Run) -> [f64; 2] {
+        let Some(host) = self.instance.cluster.kinds[run.kind].host else {
+            return [0.0; 2];
+        };
+        let once = self.host_bytes(mode, run) as f64 / host.bytes_per_s * 1e9;
+        let once = if self.of_iterations { once.round() } else { once };
+        [
+            once,
+            if self.settings.mode == Mode::Training {
+                once
+            } else {
+                0.0
+            },
+        ]
+    }
+
+    /// Whether so many bytes fit the host of a device of a kind.
+    fn fits_host(&self, kind: usize, bytes: u64) -> bool {
+        let host = self.instance.cluster.kinds[kind].host;
+        let limit = host.and_then(|host| host.memory_bytes);
+        limit.is_none_or(|limit| bytes <= limit)
     }
 
     /// The least work of a stage that fits, and the bytes of its gradients.
@@ -522,9 +589,11 @@ impl<'a> Search<'a> {
             let mut sums = [0.0, -kept_twice, -gradients_twice];
             let mut shared_bytes = -shared_twice;
             let mut workspace = 0.0;
+            let mut at_host = 0;
             for (at, choices) in choices.iter().enumerate() {
                 let mode = &choices[code % choices.len()];
                 code /= choices.len();
+                at_host += self.host_bytes(mode, run) * in_flight;
                 let add = self.of_mode((layers[at], mode), run, in_flight);
                 shared_bytes += add[3];
                 (0..3).for_each(|at| sums[at] += add[at]);
@@ -532,7 +601,7 @@ impl<'a> Search<'a> {
             }
             let part_bytes = (shared_bytes / (run.replicas * run.context) as f64).ceil();
             let bytes = sums[1] + part_bytes + workspace;
-            let fits = self.fits(run.kind, bytes);
+            let fits = self.fits(run.kind, bytes) && self.fits_host(run.kind, at_host);
             if fits && best.is_none_or(|(least, _)| sums[0] < least) {
                 best = Some((sums[0], sums[2]));
             }
@@ -605,7 +674,8 @@ impl<'a> Search<'a> {
             at_rate(times.forward_ns, rates[0])
                 + at_rate(backward_ns, rates[1])
                 + collective_ns
-                + exchanged_ns,
+                + exchanged_ns
+                + self.copied_ns(mode, run).iter().sum::<f64>(),
             kept + own,
             mode.gradient_bytes as f64,
             shared,

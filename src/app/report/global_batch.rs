@@ -103,6 +103,7 @@ impl<'a> Chosen<'a> {
         facts.extend(layout_of(instance, plan).map(|layout| ("layout", layout.to_string())));
         let again = modes::recomputation(instance, plan, digits);
         facts.push(("recomputed", again.unwrap_or_else(|| "nothing".into())));
+        facts.extend(modes::offload(instance, plan, digits).map(|there| ("offloaded", there)));
         facts.extend(
             self.held
                 .as_ref()

@@ -6,7 +6,8 @@ use super::format::{Digits, bytes, count, percent};
 use crate::model::instance::Instance;
 use crate::model::network::{Layer, LayerMode};
 use crate::model::options::{Degrees, Objective};
-use crate::model::recompute;
+use crate::model::recompute::{self, OFFLOAD};
+use crate::model::units::NS_PER_MS;
 use crate::problem::plan::{Plan, PlanMode, PlanStage};
 
 /// Degrees, replicas and recomputation, stage by stage; stages in a row that run alike are named once.
@@ -52,13 +53,14 @@ fn in_words(mode: &PlanMode) -> String {
     if words.is_empty() {
         words.push("one device".into());
     }
-    let again = mode
-        .recomputed
-        .iter()
-        .map(|(name, layers)| format!("{} {name}", layers.len()));
+    let again = mode.recomputed.iter().filter(|(name, _)| *name != OFFLOAD);
+    let again = again.map(|(name, layers)| format!("{} {name}", layers.len()));
     let again: Vec<String> = again.collect();
     if !again.is_empty() {
         words.push(format!("recomputes {}", again.join(" and ")));
+    }
+    if let Some(layers) = mode.recomputed.get(OFFLOAD) {
+        words.push(format!("offloads {}", layers.len()));
     }
     words.join(", ")
 }
@@ -88,8 +90,9 @@ pub(super) fn recomputation(instance: &Instance, plan: &Plan, digits: Digits) ->
         .stages
         .iter()
         .filter_map(|stage| stage.mode.as_ref())
-        .flat_map(|mode| mode.recomputed.values())
-        .map(Vec::len)
+        .flat_map(|mode| &mode.recomputed)
+        .filter(|(name, _)| *name != OFFLOAD)
+        .map(|(_, layers)| layers.len())
         .sum();
     (layers > 0).then(|| {
         format!(
@@ -102,6 +105,52 @@ pub(super) fn recomputation(instance: &Instance, plan: &Plan, digits: Digits) ->
     })
 }
 
+/// What layers lay at hosts, and what copying that takes the busiest stage that does; `None` where none does.
+pub(super) fn offload(instance: &Instance, plan: &Plan, digits: Digits) -> Option<String> {
+    let most_bytes = plan
+        .stages
+        .iter()
+        .filter_map(|stage| Some(stage.mode.as_ref()?.host_bytes));
+    let most_bytes = most_bytes.max().filter(|&bytes| bytes > 0)?;
+    let stages = plan.stages.iter().map(|stage| copies(instance, stage));
+    let (mut layers, mut most_ms) = (0, 0.0f64);
+    for (own, ms) in stages {
+        layers += own;
+        most_ms = most_ms.max(ms);
+    }
+    Some(format!(
+        "{} of {}: copies take at most {} ms of a stage's time between micro-batches, for up to {} at the host of a device",
+        count(layers, "layer"),
+        instance.network.layers.len(),
+        digits.ms(most_ms),
+        bytes(most_bytes)
+    ))
+}
+
+/// Layers of a stage that lay something at the host, and ms that they are copied between its micro-batches.
+fn copies(instance: &Instance, stage: &PlanStage) -> (usize, f64) {
+    let kind = stage.devices.first().and_then(|device| device.rsplit_once(':'));
+    let kind = kind.and_then(|(name, _)| instance.cluster.kind(name));
+    let host = kind.and_then(|kind| instance.cluster.kinds[kind].host);
+    let (Some(mode), Some(host)) = (&stage.mode, host) else {
+        return (0, 0.0);
+    };
+    let (mut layers, mut ns) = (0, 0.0);
+    for (name, ids) in &mode.recomputed {
+        let own = instance
+            .network
+            .layers
+            .iter()
+            .filter(|layer| ids.contains(&layer.id));
+        for [_, again] in own.filter_map(|layer| pair(layer, mode.tensor, name)) {
+            let part = again.host_bytes.div_ceil(mode.context.max(1) as u64);
+            layers += usize::from(part > 0);
+            ns += 2.0 * part as f64 / host.bytes_per_s * 1e9;
+        }
+    }
+    (layers, ns / NS_PER_MS / mode.replicas.max(1) as f64)
+}
+
 /// Time in ms that a stage computes again between its micro-batches, and bytes that it saves on each device.
 fn of_stage(instance: &Instance, stage: &PlanStage) -> (f64, u64) {
     let Some(mode) = &stage.mode else {
@@ -109,7 +158,7 @@ fn of_stage(instance: &Instance, stage: &PlanStage) -> (f64, u64) {
     };
     let mut ns = 0;
     let mut saved_bytes = 0;
-    for (name, ids) in &mode.recomputed {
+    for (name, ids) in mode.recomputed.iter().filter(|(name, _)| *name != OFFLOAD) {
         let layers = instance
             .network
             .layers

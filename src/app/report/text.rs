@@ -306,6 +306,7 @@ pub(super) fn facts(
     facts.extend(modes::experts(plan).map(|load| ("experts", load)));
     facts.extend(copies::shared(instance, plan).map(|tables| ("shared", tables)));
     facts.extend(modes::recomputation(instance, plan, digits).map(|again| ("recomputed", again)));
+    facts.extend(modes::offload(instance, plan, digits).map(|there| ("offloaded", there)));
     facts.extend(virtual_stages::period(plan, digits).map(|period| ("period", period)));
     facts.extend(virtual_stages::devices(plan, digits).map(|devices| ("by device", devices)));
     facts.extend(passes::in_flight(plan).map(|in_flight| ("in flight", in_flight)));

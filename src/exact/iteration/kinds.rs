@@ -8,7 +8,7 @@ use crate::exact::modal::plan_of;
 use crate::model::settings::Settings;
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
-use crate::problem::modes::{BETWEEN, INSIDE, LayerWays, ModalTransfer, Modes, Passes, StageMode};
+use crate::problem::modes::{BETWEEN, INSIDE, LayerWays, Memory, ModalTransfer, Modes, Passes, StageMode};
 use crate::problem::{Assignment, Problem, Transfer};
 
 /// Plans whose stages have some of these modes.
@@ -130,9 +130,7 @@ impl Kinds<'_> {
     fn works_ns(&self, stage: &StageOf, behind: usize) -> Option<[u64; 2]> {
         let (modes, mode) = (self.modes, stage.mode);
         let in_flight = modes.flight.of(mode.replicas, behind);
-        let ways = modes
-            .knapsack
-            .within(&stage.layers, in_flight, stage.room_bytes)?;
+        let ways = modes.knapsack.within(&stage.layers, in_flight, stage.room)?;
         let [forward_ns, backward_ns] = least_works(stage.layers.iter().copied());
         // Where ways differ in their backward passes alone, that is what the ways take; else no way takes less in either.
         let backward_ns = match self.has_one_forward {
@@ -145,17 +143,13 @@ impl Kinds<'_> {
     /// Adds the ways to run these items in one of the modes.
     fn add_options(&self, members: &[usize], tag: usize, options: &mut Vec<StageOption>) {
         let mode = &self.list[tag];
-        let (Some(layers), Some(room_bytes)) = (
+        let (Some(layers), Some(room)) = (
             self.modes.layers_of(members, mode.degree),
-            self.modes.room_bytes(members, mode),
+            self.modes.room(members, mode),
         ) else {
             return;
         };
-        let stage = StageOf {
-            mode,
-            layers,
-            room_bytes,
-        };
+        let stage = StageOf { mode, layers, room };
         let option = |works_ns, most_left| StageOption {
             works_ns,
             most_left,
@@ -201,7 +195,7 @@ struct StageOf<'a> {
     mode: &'a StageMode,
     layers: Vec<&'a LayerWays>,
     /// What a device has for them.
-    room_bytes: u64,
+    room: Memory,
 }
 
 impl StageOptions for Kinds<'_> {

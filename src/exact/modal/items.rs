@@ -1,6 +1,6 @@
 //! What items add to a stage at each tensor degree.
 
-use crate::problem::modes::{ModalItem, Modes, Table, Way};
+use crate::problem::modes::{Memory, ModalItem, Modes, Table, Way};
 
 /// What some items take at a tensor degree if each layer runs as fast as it can, and what they take at least.
 #[derive(Clone, Copy, Debug, Default)]
@@ -26,6 +26,7 @@ pub(super) struct Sum {
 pub(super) struct Bytes {
     held: u64,
     stash: u64,
+    host: u64,
     workspace: u64,
 }
 
@@ -34,6 +35,7 @@ impl Bytes {
         Self {
             held: way.held_bytes,
             stash: way.stash_bytes,
+            host: way.host_bytes,
             workspace: way.workspace_bytes,
         }
     }
@@ -42,6 +44,7 @@ impl Bytes {
         Self {
             held: self.held + other.held,
             stash: self.stash + other.stash,
+            host: self.host + other.host,
             workspace: self.workspace.max(other.workspace),
         }
     }
@@ -50,6 +53,7 @@ impl Bytes {
         Self {
             held: self.held.min(other.held),
             stash: self.stash.min(other.stash),
+            host: self.host.min(other.host),
             workspace: self.workspace.min(other.workspace),
         }
     }
@@ -58,12 +62,17 @@ impl Bytes {
     pub(super) fn with(self, in_flight: u64) -> u64 {
         self.held + in_flight * self.stash + self.workspace
     }
+
+    /// Whether there is room for all of it.
+    fn fits(self, in_flight: u64, limit: Memory) -> bool {
+        self.with(in_flight) <= limit.bytes && in_flight * self.host <= limit.host_bytes
+    }
 }
 
 /// Whether it must be chosen what layers compute again.
 pub(super) enum Room {
-    /// Yes, within so many bytes.
-    Choose(u64),
+    /// Yes, within so much.
+    Choose(Memory),
     /// No: the fastest ways fit and take this time, or no ways fit.
     Known(Option<u64>),
 }
@@ -91,13 +100,14 @@ impl Sum {
         sum
     }
 
-    /// What a device of so many bytes has for its layers, with so many copies of weights and micro-batches in flight.
-    pub(super) fn room(&self, memory_bytes: u64, copies: usize, in_flight: u64) -> Room {
+    /// What a device of so much memory has for its layers, with so many copies of weights and micro-batches in flight.
+    pub(super) fn room(&self, memory: Memory, copies: usize, in_flight: u64) -> Room {
         let shared_bytes = self.shared_bytes.div_ceil(copies as u64);
-        let room_bytes = memory_bytes.saturating_add(self.twice_bytes);
-        match room_bytes.checked_sub(shared_bytes) {
-            Some(limit) if self.fastest.with(in_flight) <= limit => Room::Known(Some(self.time)),
-            Some(limit) if self.least.with(in_flight) <= limit => Room::Choose(limit),
+        let room_bytes = memory.bytes.saturating_add(self.twice_bytes);
+        let bytes = room_bytes.checked_sub(shared_bytes);
+        match bytes.map(|bytes| Memory { bytes, ..memory }) {
+            Some(limit) if self.fastest.fits(in_flight, limit) => Room::Known(Some(self.time)),
+            Some(limit) if self.least.fits(in_flight, limit) => Room::Choose(limit),
             _ => Room::Known(None),
         }
     }

@@ -20,9 +20,9 @@ pub(in crate::exact) fn plan_of(
     let mut behind = 0;
     for (k, (items, mode)) in stages.iter().enumerate().rev() {
         let in_flight = modes.flight.of(mode.replicas, behind);
-        let room_bytes = modes.room_bytes(items, mode)?;
+        let room = modes.room(items, mode)?;
         let layers = modes.layers_of(items, mode.degree)?;
-        let ways = modes.knapsack.within(&layers, in_flight, room_bytes)?.ways;
+        let ways = modes.knapsack.within(&layers, in_flight, room)?.ways;
         for (layer, way) in layers.iter().zip(ways) {
             chosen.layers[layer.layer] = layer.ways[way].mode;
         }

@@ -4,7 +4,7 @@ use crate::exact::bits;
 use crate::exact::modal::items::{Room, Sum};
 use crate::exact::modal::space::Space;
 use crate::problem::confined::{Confined, Held};
-use crate::problem::modes::{ModalTransfer, Modes, StageMode};
+use crate::problem::modes::{Memory, ModalTransfer, Modes, StageMode};
 use crate::problem::plan::StoppedBy;
 
 /// A stage off the end of an ideal, at a degree.
@@ -21,7 +21,7 @@ pub(super) struct Stage {
     /// What sums of gradients take over its ends, of tables that others need as well, as far as a micro-batch bears it.
     pub sums: Crossing,
     /// Least times within memory that are known, by micro-batches in flight and bytes.
-    known: Vec<((u64, u64), Option<u64>)>,
+    known: Vec<((u64, Memory), Option<u64>)>,
 }
 
 /// What tensors that cross take of a stage's time, by level of the link, in ticks.
@@ -109,11 +109,12 @@ impl Stage {
         in_flight: u64,
     ) -> Option<u64> {
         let modes = space.modes;
-        let limit = match self.sum.room(
-            modes.memory_bytes(mode.degree),
-            modes.copies_of_weights(&mode),
-            in_flight,
-        ) {
+        let memory = Memory {
+            bytes: modes.memory_bytes(mode.degree),
+            host_bytes: modes.host_memory_bytes(mode.degree),
+        };
+        let copies = modes.copies_of_weights(&mode);
+        let limit = match self.sum.room(memory, copies, in_flight) {
             Room::Choose(limit) => limit,
             Room::Known(time) => return time,
         };

@@ -191,6 +191,7 @@ impl<'a> Space<'a> {
             let beats = |other: &&Way| {
                 other.held_bytes <= way.held_bytes
                     && other.stash_bytes <= way.stash_bytes
+                    && other.host_bytes <= way.host_bytes
                     && other.workspace_bytes <= way.workspace_bytes
             };
             if kept.is_empty() || (self.is_limited && !kept.iter().any(beats)) {
@@ -225,7 +226,9 @@ fn memory_never_binds(modes: &Modes) -> bool {
         .map(|row| row.memory_bytes)
         .min()
         .unwrap_or(u64::MAX);
-    if limit == u64::MAX {
+    let hosts = (0..modes.degrees.len()).map(|degree| modes.host_memory_bytes(degree));
+    let host_limit = hosts.min().unwrap_or(u64::MAX);
+    if limit == u64::MAX && host_limit == u64::MAX {
         return true;
     }
     let in_flight = modes.replicas.iter().map(|&d| modes.flight.of(d, modes.devices));
@@ -233,13 +236,20 @@ fn memory_never_binds(modes: &Modes) -> bool {
     let of_way = |way: &Way| {
         u128::from(way.held_bytes) + in_flight * u128::from(way.stash_bytes) + u128::from(way.workspace_bytes)
     };
-    let of_item = |item: &ModalItem| {
+    let at_host = |way: &Way| in_flight * u128::from(way.host_bytes);
+    let of_item = |item: &ModalItem, of: &dyn Fn(&Way) -> u128| {
         let layers = item.layers.iter();
-        let most = |layer: &LayerWays| layer.ways.iter().map(of_way).max().unwrap_or(0);
-        u128::from(item.shared_bytes) + layers.map(most).sum::<u128>()
+        layers
+            .map(|layer| layer.ways.iter().map(of).max().unwrap_or(0))
+            .sum::<u128>()
     };
-    let most = |degrees: &Vec<Option<ModalItem>>| degrees.iter().flatten().map(of_item).max().unwrap_or(0);
-    modes.items.iter().map(most).sum::<u128>() <= u128::from(limit)
+    let most = |of: &dyn Fn(&ModalItem) -> u128| {
+        let of_degrees =
+            |degrees: &Vec<Option<ModalItem>>| degrees.iter().flatten().map(of).max().unwrap_or(0);
+        modes.items.iter().map(of_degrees).sum::<u128>()
+    };
+    most(&|item| u128::from(item.shared_bytes) + of_item(item, &of_way)) <= u128::from(limit)
+        && most(&|item| of_item(item, &at_host)) <= u128::from(host_limit)
 }
 
 /// Declares what the stages of a problem may be.

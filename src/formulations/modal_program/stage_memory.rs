@@ -6,7 +6,7 @@ use super::Builder;
 use super::choices::Space;
 
 impl Builder<'_> {
-    /// Families `stage_memory` and `workspace`: what a device holds fits it.
+    /// Families `stage_memory`, `workspace` and `host_memory`: what a device holds fits it, and what it has at its host that.
     ///
     /// Bytes are whole but for what replicas share out, which is rounded up: a sum is at most a limit exactly if it is before it is rounded.
     pub(super) fn memory(&mut self) {
@@ -16,11 +16,35 @@ impl Builder<'_> {
         for k in 0..self.stages.len() {
             for c in 0..self.stages[k].choices.len() {
                 self.memory_of(k, c);
+                self.host_memory_of(k, c);
             }
         }
     }
 
-    /// The same for one choice of a stage.
+    /// What lies at the host, for one choice of a stage.
+    fn host_memory_of(&mut self, k: usize, c: usize) {
+        let stage = &self.stages[k];
+        let choice = &stage.choices[c];
+        let limit = self.modes.host_memory_bytes(choice.mode.degree);
+        let runs = stage.items.iter().filter_map(|item| item[c].as_ref());
+        let ways = runs.flat_map(|ran| ran.layers.iter().flatten());
+        let ways: Vec<_> = ways.filter(|(_, way)| way.host_bytes > 0).collect();
+        if limit == u64::MAX || ways.is_empty() {
+            return;
+        }
+        let unit = limit.max(1) as f64;
+        let mut held = Expression::default();
+        for (column, way) in ways {
+            column.add_to(&mut held, choice.in_flight as f64 * way.host_bytes as f64 / unit);
+        }
+        // Bytes are whole: midway to the next sum, rounding of doubles decides nothing.
+        let mut room = Expression::default();
+        stage.runs[c].add_to(&mut room, (limit as f64 + 0.5) / unit);
+        let name = format!("host_memory[{}]", choice.name);
+        self.program.add_row(name, held, room);
+    }
+
+    /// The same of a device, for one choice of a stage.
     fn memory_of(&mut self, k: usize, c: usize) {
         let limit = self.modes.memory_bytes(self.stages[k].choices[c].mode.degree);
         if limit == u64::MAX {

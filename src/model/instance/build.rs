@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeSet, HashMap};
 
-use super::{analytic, frozen, rates};
-use crate::model::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, Link, Nodes};
+use super::{analytic, frozen, offload, rates};
+use crate::model::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, Host, Link, Nodes};
 use crate::model::fault::{Fault, FaultKind, Piece, closest};
 use crate::model::network::{Layer, MicroBatch, Network, Size, Tensor, Times, find_cycle};
 use crate::model::setting;
@@ -190,6 +190,7 @@ impl Checks {
             let memory_bytes = kind
                 .memory_bytes
                 .map(|bytes| self.size(&at, "memory_bytes", bytes));
+            let host = self.host(&at, kind);
             rates.cluster.kinds.push(DeviceKind {
                 name: kind.name.clone(),
                 count: kind.count,
@@ -200,6 +201,7 @@ impl Checks {
                 launch_ns: kind.launch_ms.map_or(0, |ms| self.time(&at, "launch_ms", ms)),
                 is_roofline: rates::gives_times(spec, kind),
                 precision: rates::precision(spec, kind),
+                host,
                 pays_communication: kind.pays_communication,
                 gpus: kind.gpus.unwrap_or(1),
                 resources: self.resources(&at, &kind.resources),
@@ -208,6 +210,25 @@ impl Checks {
         rates.cluster.groups = self.groups(&given.groups, &rates.cluster);
         notes.extend(no_link(spec, given));
         rates
+    }
+
+    /// Where a device of a kind may lay what it keeps.
+    fn host(&mut self, at: &str, kind: &DeviceKindSpec) -> Option<Host> {
+        let bytes = kind.host_memory_bytes;
+        let memory_bytes = bytes.map(|bytes| self.size(at, "host_memory_bytes", bytes));
+        let at = format!("{at}.host_bytes_per_s");
+        if kind.host_bytes_per_s.is_none() && memory_bytes.is_some() {
+            let kind = FaultKind::Missing {
+                what: "`host_bytes_per_s`".into(),
+                expected: "the rate of copies to a host whose memory is said".into(),
+                remedy: "try `host_bytes_per_s = \"25GB/s\"`, or leave `host_memory_bytes` out".into(),
+            };
+            self.add(at.clone(), kind);
+        }
+        Some(Host {
+            bytes_per_s: self.positive(at, kind.host_bytes_per_s)?,
+            memory_bytes,
+        })
     }
 
     /// A name that no kind before it has, and numbers of devices.
@@ -307,6 +328,7 @@ impl Checks {
         self.shared(&mut network);
         analytic::recomputation(&mut network);
         frozen::leave_as_they_are(&mut network);
+        offload::to_hosts(&mut network, &rates.cluster.kinds);
         if let Some(cycle) = find_cycle(&network.graph()) {
             let path = cycle.iter().map(|&layer| names[layer].clone()).collect();
             self.add("network.tensors", FaultKind::Cycle { path });
@@ -411,8 +433,15 @@ impl Checks {
             };
             2.0 * once * (1 + tensor.consumers.len()) as f64
         };
+        let copied_ns = |layer: &Layer| {
+            let hosts = cluster.kinds.iter().filter_map(|kind| kind.host);
+            let slowest = hosts.map(|host| host.bytes_per_s).fold(f64::INFINITY, f64::min);
+            let most = layer.modes.iter().map(|mode| mode.host_bytes).max().unwrap_or(0);
+            2.0 * most as f64 / slowest * 1e9
+        };
         let time_ns: f64 = network.layers.iter().map(slowest_ns).sum::<f64>()
-            + network.tensors.iter().map(moving_ns).sum::<f64>();
+            + network.tensors.iter().map(moving_ns).sum::<f64>()
+            + network.layers.iter().map(copied_ns).sum::<f64>();
         // Weights, gradients and states of an optimiser: at most 18 bytes for one, before weight versions.
         let bytes: f64 = network
             .layers

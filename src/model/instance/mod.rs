@@ -7,6 +7,7 @@ mod experts;
 mod frozen;
 mod layers;
 mod modes;
+mod offload;
 mod rates;
 mod resources;
 mod shared;

@@ -146,6 +146,7 @@ impl Checks {
                 .gradient_bytes
                 .map_or(parameter_bytes, |bytes| size("gradient_bytes", bytes)),
             stash_bytes: size("stash_bytes", spec.stash_bytes),
+            host_bytes: 0,
             resident_bytes: size("resident_bytes", spec.resident_bytes),
             cache: Cache {
                 token_bytes: size("kv_bytes_per_token", spec.kv_bytes_per_token),

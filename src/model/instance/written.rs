@@ -79,6 +79,8 @@ impl Instance {
             modes: layer
                 .modes
                 .iter()
+                // What reads it lists the others again.
+                .filter(|mode| mode.host_bytes == 0)
                 .map(|mode| self.mode_spec(layer, mode))
                 .collect(),
             forward_ms: own.forward_ms,
@@ -169,6 +171,8 @@ fn kind_spec(kind: &DeviceKind) -> DeviceKindSpec {
         count: kind.count,
         memory_bytes: kind.memory_bytes.map(|bytes| bytes as f64),
         flops_per_s: kind.flops_per_s,
+        host_bytes_per_s: kind.host.map(|host| host.bytes_per_s),
+        host_memory_bytes: kind.host.and_then(|host| Some(host.memory_bytes? as f64)),
         pays_communication: kind.pays_communication,
         gpus: (kind.gpus > 1).then_some(kind.gpus),
         resources: kind.resources.iter().map(resource_spec).collect(),

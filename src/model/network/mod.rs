@@ -123,6 +123,8 @@ pub struct LayerMode {
     pub gradient_bytes: u64,
     /// Bytes kept for each micro-batch in flight.
     pub stash_bytes: u64,
+    /// Bytes that lie at the host for each micro-batch in flight: copied there behind its forward pass, and back before the backward one.
+    pub host_bytes: u64,
     /// Further bytes held once.
     pub resident_bytes: u64,
     /// What it keeps of the requests that are served.
@@ -135,6 +137,13 @@ pub struct LayerMode {
     pub input_bytes: Vec<(usize, u64)>,
     /// Bytes to move beside what leaves it, by consuming layer; the same for all modes of a degree.
     pub output_bytes: Vec<(usize, u64)>,
+}
+
+impl LayerMode {
+    /// Whether the backward pass computes something of the forward pass again.
+    pub(crate) fn computes_again(&self) -> bool {
+        ![recompute::NONE, recompute::OFFLOAD].contains(&self.recompute.as_str())
+    }
 }
 
 /// Experts of a layer, of which each token goes to some.
@@ -166,6 +175,7 @@ impl Layer {
             experts: self.experts,
             gradient_bytes: self.parameter_bytes,
             stash_bytes: self.stash_bytes,
+            host_bytes: 0,
             resident_bytes: self.resident_bytes,
             cache: self.cache,
             workspace_bytes: 0,

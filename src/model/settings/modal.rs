@@ -5,11 +5,12 @@ use std::collections::BTreeSet;
 use super::Settings;
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
-use crate::model::network::Layer;
+use crate::model::network::{Layer, LayerMode};
 use crate::model::options::{
     Communication, Cuts, Degrees, Objective, OptimizerSharding, PipelineOptions, Recompute, Schedule,
     Synchronization,
 };
+use crate::model::recompute::OFFLOAD;
 use crate::model::setting;
 use crate::model::units::LARGEST_EXACT;
 use crate::model::words::{Setting, Words, words};
@@ -157,6 +158,7 @@ impl Settings {
             ));
         }
         faults.extend(self.unknown_recomputation(instance));
+        faults.extend(self.offload_fault(instance));
         faults.extend(self.unknown_iterations().into_iter().chain(self.unkept_fault()));
         faults
     }
@@ -277,10 +279,51 @@ impl Settings {
             .chain(USUAL)
             .collect();
         let name = names.iter().find(|name| !known.contains(name.as_str()))?;
-        let kind = FaultKind::Contradiction {
-            found: format!("`{name}`, which no layer can compute again").into(),
-            expected: known.into_iter().collect::<Vec<_>>().join(", ").into(),
+        let known = known.into_iter().collect::<Vec<_>>().join(", ");
+        let kind = match name.ends_with(OFFLOAD) {
+            true => FaultKind::Contradiction {
+                found: format!("`{name}`, which no layer can do").into(),
+                expected: format!("{known}, or device kinds with `host_bytes_per_s`").into(),
+            },
+            false => FaultKind::Contradiction {
+                found: format!("`{name}`, which no layer can compute again").into(),
+                expected: known.into(),
+            },
         };
+        Some(Fault::new(setting::RECOMPUTE, kind))
+    }
+
+    /// Whether a mode of a layer is among those that are asked for. No framework that plans are for is told what lies at hosts.
+    pub(crate) fn may_run(&self, mode: &LayerMode) -> bool {
+        self.recompute.names(&mode.recompute) && (mode.host_bytes == 0 || self.target.is_none())
+    }
+
+    /// Layers that are to hand what they keep to hosts, where frameworks are not told so or the memory of hosts is not understood.
+    fn offload_fault(&self, instance: &Instance) -> Option<Fault> {
+        let layers = instance.network.layers.iter();
+        let mut modes = layers.flat_map(|layer| &layer.modes);
+        let is_asked = |mode: &&LayerMode| mode.host_bytes > 0 && self.recompute.names(&mode.recompute);
+        let name = modes.find(is_asked).map(|mode| mode.recompute.clone())?;
+        let is_limited = |&kind: &usize| {
+            let host = instance.cluster.kinds[kind].host;
+            host.is_some_and(|host| host.memory_bytes.is_some())
+        };
+        let (found, expected) = match self.target {
+            Some(target) if self.recompute != Recompute::Choose => (
+                words!("`{}`, which `{}` is not told of", name, target.to_string()),
+                words!("what it computes again, or {} left out", setting::FOR),
+            ),
+            None if self.may_have_virtual_stages() && self.kinds.iter().any(is_limited) => (
+                words!(
+                    "`{}` with {} on hosts of limited memory",
+                    name,
+                    setting::VIRTUAL_STAGES
+                ),
+                "one chunk a device, or device kinds without `host_memory_bytes`".into(),
+            ),
+            _ => return None,
+        };
+        let kind = FaultKind::Contradiction { found, expected };
         Some(Fault::new(setting::RECOMPUTE, kind))
     }
 

@@ -114,6 +114,7 @@ impl Settings {
             };
             group_ns
                 + context_ns
+                + 2.0 * self.longest_copy_ns(instance, mode)
                 + 2.0 * beside_ns
                 + 3.0 * self.longest_ns(instance, mode.gradient_bytes as f64)
         };
@@ -158,12 +159,24 @@ impl Settings {
             let room = self.room.bytes(mode.cache) as f64;
             let once = states + room + (mode.resident_bytes + mode.workspace_bytes) as f64;
             let moved = mode.gradient_bytes as f64 + mode.collective_bytes as f64;
-            once + versions * mode.parameter_bytes as f64 + in_flight * mode.stash_bytes as f64 + moved
+            once + versions * mode.parameter_bytes as f64
+                + in_flight * (mode.stash_bytes + mode.host_bytes) as f64
+                + moved
         };
         let layers = instance.network.layers.iter();
         layers
             .map(|layer| layer.modes().iter().map(of_mode).sum::<f64>())
             .sum()
+    }
+
+    /// What a copy to the slowest host takes, in ns.
+    fn longest_copy_ns(&self, instance: &Instance, mode: &LayerMode) -> f64 {
+        let hosts = self
+            .kinds
+            .iter()
+            .filter_map(|&kind| instance.cluster.kinds[kind].host);
+        let ns = hosts.map(|host| mode.host_bytes as f64 / host.bytes_per_s * 1e9);
+        ns.fold(0.0, f64::max)
     }
 
     /// No plan has more stages that hold something.

@@ -39,6 +39,10 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
         Some(of) => of.chunks_of.iter().all(|own| bytes_of(own) <= room_bytes(own[0])),
         None => (0..used).all(|k| bytes_of(&[k]) <= room_bytes(k)),
     };
+    let host_fits = |stage: usize| {
+        let cost = &stages.stages[stage];
+        cost.in_flight * cost.host_bytes <= modes.host_memory_bytes(chosen.stages[stage].degree)
+    };
     let mut replicas = stages.stages.iter().map(|stage| stage.replicas);
     let is_alike = chosen
         .stages
@@ -59,6 +63,7 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
             .all(|(row, &used)| used <= row.devices)
         && stages.groups_fit
         && fits
+        && (0..used).all(host_fits)
         && replicas.all(|replicas| modes.replicas.contains(&replicas))
         && chosen
             .stages

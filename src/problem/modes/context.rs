@@ -3,7 +3,6 @@
 use super::{Modes, at_rate};
 use crate::model::cluster::Link;
 use crate::model::network::{LayerMode, Network};
-use crate::model::recompute;
 use crate::model::settings::Settings;
 
 /// Degrees of context parallelism that are asked for and share out the tokens of a micro-batch evenly, ascending.
@@ -33,11 +32,7 @@ impl Modes {
             ..self.links.levels[self.links.level_of_group(self.width(degree))]
         };
         let once = self.moving(bytes, link);
-        let again = if mode.recompute == recompute::NONE {
-            0
-        } else {
-            once
-        };
+        let again = if mode.computes_again() { once } else { 0 };
         [once, if returns { 2 * once + again } else { 0 }]
     }
 }

@@ -1,6 +1,6 @@
 //! Tables that layers share, at every tensor degree: what copies cost, and what one stage of both ends saves.
 
-use super::{Modes, StageMode};
+use super::{Memory, Modes, StageMode};
 use crate::model::instance::Instance;
 use crate::model::settings::Settings;
 use crate::problem::tables::Copies;
@@ -100,13 +100,17 @@ impl Modes {
 
     /// What a device of a stage of these items has for its layers, each of which counts its table: what replicas share out is held as well.
     /// `None` where some item has no mode of the degree, or that alone is too much.
-    pub fn room_bytes(&self, items: &[usize], mode: &StageMode) -> Option<u64> {
+    pub fn room(&self, items: &[usize], mode: &StageMode) -> Option<Memory> {
         let saved = |of: fn(&Table) -> u64| self.joined(items, mode.degree).map(of).sum::<u64>();
         let shared_bytes = self.to_share_bytes(items, mode.degree)? - saved(|table| table.shared_bytes);
         let room_bytes = self
             .memory_bytes(mode.degree)
             .saturating_add(saved(|table| table.held_bytes));
-        room_bytes.checked_sub(shared_bytes.div_ceil(self.copies_of_weights(mode) as u64))
+        let shared_bytes = shared_bytes.div_ceil(self.copies_of_weights(mode) as u64);
+        Some(Memory {
+            bytes: room_bytes.checked_sub(shared_bytes)?,
+            host_bytes: self.host_memory_bytes(mode.degree),
+        })
     }
 
     /// What a stage of these items counts twice: bytes held once, bytes to share out, and bytes of gradients.

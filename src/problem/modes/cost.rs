@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::problem::modes::recomputation::bytes_of;
+use crate::problem::modes::recomputation::{bytes_of, host_bytes_of};
 use crate::problem::modes::{Chosen, LayerWays, Modes, Passes, StageMode};
 
 /// What a stage costs for one micro-batch, in ticks. Work and transfers are those of one replica for one of its own micro-batches.
@@ -30,6 +30,8 @@ pub struct ModalStage {
     pub stash_bytes: u64,
     /// Of these, the bytes that are needed while it runs.
     pub workspace_bytes: u64,
+    /// Bytes that each device has at its host for each micro-batch in flight.
+    pub host_bytes: u64,
     /// Micro-batches in flight in each replica.
     pub in_flight: u64,
 }
@@ -242,6 +244,7 @@ impl Modes {
         cost.memory_bytes = shared_bytes.div_ceil(self.copies_of_weights(mode) as u64)
             + bytes_of(&layers, &ways, cost.in_flight)
             - held_twice;
+        cost.host_bytes = host_bytes_of(&layers, &ways, 1);
         let ways = || layers.iter().zip(&ways).map(|(layer, &way)| &layer.ways[way]);
         cost.stash_bytes = ways().map(|way| way.stash_bytes).sum();
         cost.workspace_bytes = ways().map(|way| way.workspace_bytes).max().unwrap_or(0);

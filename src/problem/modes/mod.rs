@@ -15,8 +15,10 @@ use std::sync::Arc;
 
 pub use self::copies::{ModalCopies, Table};
 pub use self::cost::{ModalStage, ModalStages, Moves};
-pub use self::recomputation::{Knapsack, Ways, bytes_of, fastest_within, greedy_within, smallest_way};
-use crate::model::cluster::{Cluster, Link};
+pub use self::recomputation::{
+    Knapsack, Memory, Ways, bytes_of, fastest_within, greedy_within, host_bytes_of, smallest_way,
+};
+use crate::model::cluster::{Cluster, Host, Link};
 use crate::model::instance::Instance;
 use crate::model::network::{Layer, LayerMode, Size, Tensor};
 use crate::model::options::{Mode, OptimizerSharding, Schedule, Synchronization};
@@ -85,6 +87,8 @@ pub struct Row {
     pub memory_bytes: u64,
     /// How fast a device runs forward and backward passes: times are divided by it.
     rates: [f64; 2],
+    /// Where a device may lay what it keeps meanwhile.
+    host: Option<Host>,
 }
 
 impl Row {
@@ -102,6 +106,7 @@ impl Row {
                 devices,
                 memory_bytes: settings.device_bytes(cluster, kind).unwrap_or(u64::MAX),
                 rates: of.rates(),
+                host: of.host,
             }
         };
         settings.kinds.iter().map(row).collect()
@@ -151,6 +156,8 @@ pub struct Way {
     pub held_bytes: u64,
     /// Bytes for each micro-batch in flight.
     pub stash_bytes: u64,
+    /// Bytes at the host for each micro-batch in flight.
+    pub host_bytes: u64,
     /// Bytes needed while it runs.
     pub workspace_bytes: u64,
 }
@@ -388,6 +395,12 @@ impl Modes {
         self.row(degree).memory_bytes
     }
 
+    /// What the host of a device of a degree may hold of it, in bytes; `u64::MAX` without a limit.
+    pub fn host_memory_bytes(&self, degree: usize) -> u64 {
+        let host = self.row(degree).host;
+        host.and_then(|host| host.memory_bytes).unwrap_or(u64::MAX)
+    }
+
     /// What rows of a program call a row: `all` where there is one.
     pub(crate) fn name_of_row(&self, row: usize) -> String {
         match self.rows.len() {
@@ -533,12 +546,9 @@ impl Modes {
             .filter(of_degree)
             .map(|mode| self.reduced(settings, mode, degree))
             .min();
-        let is_asked = modes
-            .iter()
-            .filter(of_degree)
-            .any(|mode| settings.recompute.names(&mode.recompute));
+        let is_asked = modes.iter().filter(of_degree).any(|mode| settings.may_run(mode));
         let is_allowed = |mode: &LayerMode| match is_asked {
-            true => settings.recompute.names(&mode.recompute),
+            true => settings.may_run(mode),
             false => mode.recompute == recompute::NONE,
         };
         let of_degree = modes.iter().enumerate().filter(|(_, mode)| of_degree(mode));
@@ -565,12 +575,13 @@ impl Modes {
         let [handed, handed_back] = self.handed_round(mode, (degree, trains));
         let longer = |ticks: u64| self.with_load(settings, mode, degree, ticks);
         let part = |bytes: u64| bytes.div_ceil(self.contexts[degree] as u64);
+        let copied = self.copied(row, part(mode.host_bytes));
         Some(Way {
             mode: at,
             recompute: mode.recompute.clone(),
-            forward: longer(at_rate(forward, row.rates[0] * self.contexts[degree] as f64)),
+            forward: longer(at_rate(forward, row.rates[0] * self.contexts[degree] as f64)) + copied,
             backward: if trains {
-                longer(self.backward(degree, backward))
+                longer(self.backward(degree, backward)) + copied
             } else {
                 0
             },
@@ -583,8 +594,18 @@ impl Modes {
             },
             held_bytes: self.held_bytes(settings, layer, mode, degree),
             stash_bytes: part(mode.stash_bytes),
+            host_bytes: part(mode.host_bytes),
             workspace_bytes: part(mode.workspace_bytes) + self.whole_bytes((settings, layer), mode, degree),
         })
+    }
+
+    /// Time to copy bytes to the host of a device of a row, or back: the device does nothing else meanwhile.
+    fn copied(&self, row: &Row, bytes: u64) -> u64 {
+        let link = |host: Host| Link {
+            bandwidth_bytes_per_s: host.bytes_per_s,
+            latency_ns: 0,
+        };
+        row.host.map_or(0, |host| self.moving(bytes as f64, link(host)))
     }
 
     /// Time to move bytes over a link.

@@ -1,5 +1,7 @@
 //! What the layers of a stage compute again: the least time within memory.
 
+use std::collections::BTreeMap;
+
 use crate::problem::modes::region::first_blocks_within;
 use crate::problem::modes::{LayerWays, Way};
 
@@ -10,6 +12,31 @@ pub struct Ways {
     pub time: u64,
     /// The way of each layer.
     pub ways: Vec<usize>,
+}
+
+/// What a device and its host have for the layers of a stage, in bytes; `u64::MAX` without a limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Memory {
+    /// On the device, without what replicas share out.
+    pub bytes: u64,
+    /// At the host.
+    pub host_bytes: u64,
+}
+
+impl Memory {
+    /// Whether there is room for layers that run in these ways.
+    pub fn holds(self, layers: &[&LayerWays], ways: &[usize], in_flight: u64) -> bool {
+        bytes_of(layers, ways, in_flight) <= self.bytes
+            && host_bytes_of(layers, ways, in_flight) <= self.host_bytes
+    }
+
+    /// What a way has at the host, where that is limited.
+    fn at_host(self, way: &Way, in_flight: u64) -> u64 {
+        match self.host_bytes {
+            u64::MAX => 0,
+            _ => in_flight * way.host_bytes,
+        }
+    }
 }
 
 /// How it is decided what a stage computes again.
@@ -25,11 +52,11 @@ pub enum Knapsack {
 
 impl Knapsack {
     /// Ways that fit so many bytes with so many micro-batches in flight; `None` if none fits.
-    pub fn within(self, layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) -> Option<Ways> {
+    pub fn within(self, layers: &[&LayerWays], in_flight: u64, limit: Memory) -> Option<Ways> {
         match self {
-            Self::Exact => fastest_within(layers, in_flight, limit_bytes),
-            Self::Greedy => greedy_within(layers, in_flight, limit_bytes),
-            Self::FirstBlocks(count) => first_blocks_within(layers, (count, in_flight), limit_bytes),
+            Self::Exact => fastest_within(layers, in_flight, limit),
+            Self::Greedy => greedy_within(layers, in_flight, limit),
+            Self::FirstBlocks(count) => first_blocks_within(layers, (count, in_flight), limit),
         }
     }
 }
@@ -38,6 +65,8 @@ impl Knapsack {
 struct Partial {
     time: u64,
     bytes: u64,
+    /// At the host, where that is limited.
+    host_bytes: u64,
     /// The way of the last of them, and the choices for those before it.
     way: usize,
     before: usize,
@@ -47,11 +76,11 @@ struct Partial {
 ///
 /// A multiple-choice knapsack: for each workspace that may be the largest, choices that are not dominated in time and bytes are
 /// extended layer by layer (G. Nemhauser, Z. Ullmann, *Discrete dynamic programming and capital allocation*, Management Science
-/// 15(9), 1969). Equal layers add one choice each, so blocks of a transformer take O(n²) steps. Where all layers differ, choices could
+/// 15(9), 1969). Where the host is limited its bytes are a second resource. Equal layers add one choice each, so blocks of a transformer take O(n²) steps. Where all layers differ, choices could
 /// double with each, and most are left out by the price of a byte.
-pub fn fastest_within(layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) -> Option<Ways> {
+pub fn fastest_within(layers: &[&LayerWays], in_flight: u64, limit: Memory) -> Option<Ways> {
     let first = of_first(layers);
-    if bytes_of(layers, &first.ways, in_flight) <= limit_bytes {
+    if limit.holds(layers, &first.ways, in_flight) {
         return Some(first);
     }
     let mut workspaces: Vec<u64> = layers
@@ -61,10 +90,10 @@ pub fn fastest_within(layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) -
         .collect();
     workspaces.sort_unstable();
     workspaces.dedup();
-    let price = Price::new(layers, in_flight, limit_bytes);
+    let price = Price::new(layers, in_flight, limit);
     let within = |&most: &u64| {
-        let room_bytes = limit_bytes.checked_sub(most)?;
-        beside_workspace(layers, in_flight, (most, room_bytes), &price)
+        let bytes = limit.bytes.checked_sub(most)?;
+        beside_workspace(layers, in_flight, (most, Memory { bytes, ..limit }), &price)
     };
     workspaces.iter().filter_map(within).min_by_key(|ways| ways.time)
 }
@@ -82,11 +111,34 @@ struct Change {
 /// layer that gains most bytes for its time goes over to its smallest way, until all fit. A change that later ones make unnecessary is not
 /// undone. `None` if the smallest ways do not fit.
 ///
-/// Workspaces, which Piper does not know, count as everywhere.
-pub fn greedy_within(layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) -> Option<Ways> {
+/// Workspaces, which Piper does not know, count as everywhere. Where the host has no room for what that lays there, nothing is laid there that a
+/// layer can do without.
+pub fn greedy_within(layers: &[&LayerWays], in_flight: u64, limit: Memory) -> Option<Ways> {
+    let by_rule = greedy_by(layers, in_flight, limit, |layer| smallest_way(layer, in_flight));
+    let fits = |ways: &Ways| host_bytes_of(layers, &ways.ways, in_flight) <= limit.host_bytes;
+    if by_rule.as_ref().is_none_or(fits) {
+        return by_rule;
+    }
+    let without_host = |layer: &LayerWays| {
+        let key = |&way: &usize| {
+            let way = &layer.ways[way];
+            (way.host_bytes, kept_bytes(way, in_flight))
+        };
+        (0..layer.ways.len()).min_by_key(key).unwrap_or(0)
+    };
+    greedy_by(layers, in_flight, limit, without_host).filter(fits)
+}
+
+/// The same where layers go over to ways of another rule.
+fn greedy_by(
+    layers: &[&LayerWays],
+    in_flight: u64,
+    limit: Memory,
+    smaller: impl Fn(&LayerWays) -> usize,
+) -> Option<Ways> {
     let mut ways = of_first(layers);
     let change = |(at, layer): (usize, &&LayerWays)| {
-        let (fastest, way) = (&layer.ways[0], smallest_way(layer, in_flight));
+        let (fastest, way) = (&layer.ways[0], smaller(layer));
         let smaller = &layer.ways[way];
         let saved_bytes = kept_bytes(fastest, in_flight).checked_sub(kept_bytes(smaller, in_flight))?;
         (saved_bytes > 0).then(|| Change {
@@ -101,7 +153,7 @@ pub fn greedy_within(layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) ->
     let price = |one: &Change, other: &Change| u128::from(one.time) * u128::from(other.saved_bytes);
     changes.sort_by(|one, other| price(one, other).cmp(&price(other, one)));
     let mut changes = changes.into_iter();
-    while bytes_of(layers, &ways.ways, in_flight) > limit_bytes {
+    while bytes_of(layers, &ways.ways, in_flight) > limit.bytes {
         let change = changes.next()?;
         ways.time += change.time;
         ways.ways[change.layer] = change.way;
@@ -120,6 +172,12 @@ pub fn bytes_of(layers: &[&LayerWays], ways: &[usize], in_flight: u64) -> u64 {
     let chosen = || layers.iter().zip(ways).map(|(layer, &way)| &layer.ways[way]);
     let kept: u64 = chosen().map(|way| kept_bytes(way, in_flight)).sum();
     kept + chosen().map(|way| way.workspace_bytes).max().unwrap_or(0)
+}
+
+/// Bytes at the host of a device of a stage whose layers run in these ways.
+pub fn host_bytes_of(layers: &[&LayerWays], ways: &[usize], in_flight: u64) -> u64 {
+    let chosen = layers.iter().zip(ways).map(|(layer, &way)| &layer.ways[way]);
+    in_flight * chosen.map(|way| way.host_bytes).sum::<u64>()
 }
 
 fn kept_bytes(way: &Way, in_flight: u64) -> u64 {
@@ -147,8 +205,8 @@ struct Price {
 }
 
 impl Price {
-    fn new(layers: &[&LayerWays], in_flight: u64, limit_bytes: u64) -> Self {
-        let at_hand = greedy_within(layers, in_flight, limit_bytes);
+    fn new(layers: &[&LayerWays], in_flight: u64, limit: Memory) -> Self {
+        let at_hand = greedy_within(layers, in_flight, limit);
         let dearest = at_hand.iter().flat_map(|ways| {
             let changed = layers.iter().zip(&ways.ways).filter(|&(_, &way)| way > 0);
             changed.map(|(layer, &way)| {
@@ -166,7 +224,7 @@ impl Price {
             layers.iter().map(|layer| u128::from(most(layer))).sum()
         };
         let all_time = totals(&Way::time);
-        let all_bytes = u128::from(limit_bytes) + totals(&|way| kept_bytes(way, in_flight));
+        let all_bytes = u128::from(limit.bytes) + totals(&|way| kept_bytes(way, in_flight));
         // At no price for a byte no product is too large.
         let is_small = |&(time, bytes): &(u64, u64)| {
             all_time.max(u128::from(time)) < 1 << 60 && all_bytes.max(u128::from(bytes)) < 1 << 64
@@ -194,13 +252,20 @@ impl Price {
 fn beside_workspace(
     layers: &[&LayerWays],
     in_flight: u64,
-    (most_workspace, room_bytes): (u64, u64),
+    (most_workspace, room): (u64, Memory),
     price: &Price,
 ) -> Option<Ways> {
-    let least_bytes = |layer: &&LayerWays| {
+    let least = |layer: &&LayerWays, bytes: &dyn Fn(&Way) -> u64| {
         let ways = layer.ways.iter();
         let fitting = ways.filter(|way| way.workspace_bytes <= most_workspace);
-        fitting.map(|way| kept_bytes(way, in_flight)).min()
+        fitting.map(bytes).min()
+    };
+    let least_bytes = |layer: &&LayerWays| {
+        let of = [
+            least(layer, &|way| kept_bytes(way, in_flight))?,
+            least(layer, &|way| room.at_host(way, in_flight))?,
+        ];
+        Some(of)
     };
     let least_price = |layer: &&LayerWays| {
         let prices = layer
@@ -209,17 +274,23 @@ fn beside_workspace(
             .map(|way| price.of(way.time(), kept_bytes(way, in_flight)));
         prices.min().unwrap_or(0)
     };
-    let most_price = price.most(room_bytes);
+    let most_price = price.most(room.bytes);
     let mut left_price: i128 = layers.iter().map(least_price).sum();
-    let mut left_bytes: u64 = layers.iter().map(least_bytes).sum::<Option<u64>>()?;
+    let mut left_bytes = [0; 2];
+    for layer in layers {
+        let own = least_bytes(layer)?;
+        (0..2).for_each(|at| left_bytes[at] += own[at]);
+    }
     let mut steps: Vec<Vec<Partial>> = vec![vec![Partial {
         time: 0,
         bytes: 0,
+        host_bytes: 0,
         way: 0,
         before: 0,
     }]];
     for layer in layers {
-        left_bytes -= least_bytes(layer)?;
+        let own = least_bytes(layer)?;
+        (0..2).for_each(|at| left_bytes[at] -= own[at]);
         left_price -= least_price(layer);
         let last = &steps[steps.len() - 1];
         let mut next = Vec::with_capacity(last.len() * layer.ways.len());
@@ -230,11 +301,13 @@ fn beside_workspace(
             let extended = last.iter().enumerate().map(|(before, partial)| Partial {
                 time: partial.time + costs.time(),
                 bytes: partial.bytes + kept_bytes(costs, in_flight),
+                host_bytes: partial.host_bytes + room.at_host(costs, in_flight),
                 way,
                 before,
             });
             next.extend(extended.filter(|partial| {
-                partial.bytes + left_bytes <= room_bytes
+                partial.bytes + left_bytes[0] <= room.bytes
+                    && partial.host_bytes + left_bytes[1] <= room.host_bytes
                     && price.of(partial.time, partial.bytes) + left_price <= most_price
             }));
         }
@@ -251,14 +324,24 @@ fn beside_workspace(
     Some(Ways { time, ways })
 }
 
-/// Without choices that another beats in time and bytes; by ascending time.
+/// Without choices that another beats in time and bytes, those at the host too; by ascending time.
 fn not_dominated(mut partials: Vec<Partial>) -> Vec<Partial> {
-    partials.sort_by_key(|partial| (partial.time, partial.bytes));
-    let mut least_bytes = u64::MAX;
+    partials.sort_by_key(|partial| (partial.time, partial.bytes, partial.host_bytes));
+    // Of those before, the least bytes at the host by the bytes on the device: both ascend, the other way round.
+    let mut least: BTreeMap<u64, u64> = BTreeMap::new();
     partials.retain(|partial| {
-        let is_better = partial.bytes < least_bytes;
-        least_bytes = least_bytes.min(partial.bytes);
-        is_better
+        let below = least.range(..=partial.bytes).next_back();
+        if below.is_some_and(|(_, &host_bytes)| host_bytes <= partial.host_bytes) {
+            return false;
+        }
+        let above = least.range(partial.bytes..);
+        let beaten = above.take_while(|(_, host_bytes)| **host_bytes >= partial.host_bytes);
+        let beaten: Vec<u64> = beaten.map(|(&bytes, _)| bytes).collect();
+        for bytes in beaten {
+            least.remove(&bytes);
+        }
+        least.insert(partial.bytes, partial.host_bytes);
+        true
     });
     partials
 }
@@ -280,7 +363,16 @@ mod tests {
             collective: 0,
             held_bytes,
             stash_bytes,
+            host_bytes: 0,
             workspace_bytes,
+        }
+    }
+
+    /// So many bytes of a device, and a host without a limit.
+    fn room(bytes: u64) -> Memory {
+        Memory {
+            bytes,
+            host_bytes: u64::MAX,
         }
     }
 
@@ -306,8 +398,8 @@ mod tests {
         let layers: Vec<LayerWays> = (0..60).map(|at| layer(at, &mut rng)).collect();
         let layers: Vec<&LayerWays> = layers.iter().collect();
         let limit_bytes = bytes_of(&layers, &[0; 60], 4) / 2;
-        let greedy = greedy_within(&layers, 4, limit_bytes).expect("the smallest fit");
-        let best = fastest_within(&layers, 4, limit_bytes).expect("the smallest fit");
+        let greedy = greedy_within(&layers, 4, room(limit_bytes)).expect("the smallest fit");
+        let best = fastest_within(&layers, 4, room(limit_bytes)).expect("the smallest fit");
         assert!(best.time <= greedy.time && bytes_of(&layers, &best.ways, 4) <= limit_bytes);
     }
 
@@ -329,9 +421,9 @@ mod tests {
             ways: vec![way(180, 100, 826, 0), way(240, 100, 32, 0)],
         };
         let blocks = vec![&block; 5];
-        let most = fastest_within(&blocks, 16, 500 + 16 * (2 * 826 + 3 * 32)).unwrap();
+        let most = fastest_within(&blocks, 16, room(500 + 16 * (2 * 826 + 3 * 32))).unwrap();
         assert_eq!(most.time, 5 * 180 + 3 * 60);
-        assert_eq!(fastest_within(&blocks, 16, 500 + 16 * 5 * 32 - 1), None);
+        assert_eq!(fastest_within(&blocks, 16, room(500 + 16 * 5 * 32 - 1)), None);
     }
 
     #[test]
@@ -345,6 +437,9 @@ mod tests {
                     let mut ways: Vec<Way> = (0..count)
                         .map(|_| way(draw(20), draw(9), draw(9), draw(1) * draw(9)))
                         .collect();
+                    for way in &mut ways {
+                        way.host_bytes = draw(1) * draw(9);
+                    }
                     ways.sort_by_key(Way::time);
                     LayerWays {
                         layer,
@@ -354,11 +449,18 @@ mod tests {
                 })
                 .collect();
             let layers: Vec<&LayerWays> = layers.iter().collect();
-            let (in_flight, limit) = (random.random_range(0..=3), random.random_range(0..=80));
+            let (in_flight, bytes) = (random.random_range(0..=3), random.random_range(0..=80));
+            let limit = Memory {
+                bytes,
+                host_bytes: match random.random_bool(0.5) {
+                    true => random.random_range(0..=40),
+                    false => u64::MAX,
+                },
+            };
             let counts: Vec<usize> = layers.iter().map(|layer| layer.ways.len()).collect();
             let fitting = all(&counts)
                 .into_iter()
-                .filter(|ways| bytes_of(&layers, ways, in_flight) <= limit);
+                .filter(|ways| limit.holds(&layers, ways, in_flight));
             let time = |ways: &[usize]| -> u64 {
                 let chosen = layers.iter().zip(ways);
                 chosen.map(|(layer, &way)| layer.ways[way].time()).sum()
@@ -368,12 +470,12 @@ mod tests {
             assert_eq!(found.as_ref().map(|found| found.time), least);
             if let Some(greedy) = greedy_within(&layers, in_flight, limit) {
                 assert_eq!(time(&greedy.ways), greedy.time);
-                assert!(bytes_of(&layers, &greedy.ways, in_flight) <= limit);
+                assert!(limit.holds(&layers, &greedy.ways, in_flight));
                 assert!(found.as_ref().is_some_and(|found| found.time <= greedy.time));
             }
             if let Some(found) = found {
                 assert_eq!(time(&found.ways), found.time);
-                assert!(bytes_of(&layers, &found.ways, in_flight) <= limit);
+                assert!(limit.holds(&layers, &found.ways, in_flight));
             }
         }
     }

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use super::{Chosen, Knapsack, LayerWays, Modes};
 use crate::model::options::Recomputation;
 use crate::model::recompute::{FULL, NONE};
-use crate::problem::modes::recomputation::{Ways, bytes_of};
+use crate::problem::modes::recomputation::{Memory, Ways};
 
 impl Modes {
     /// The ways in which a framework that can be told so much can run all layers, each by itself.
@@ -152,7 +152,7 @@ impl Modes {
 pub(super) fn first_blocks_within(
     layers: &[&LayerWays],
     (count, in_flight): (usize, u64),
-    limit_bytes: u64,
+    limit: Memory,
 ) -> Option<Ways> {
     let blocks: BTreeSet<usize> = layers.iter().filter_map(|layer| layer.block).collect();
     let first: BTreeSet<usize> = blocks.into_iter().take(count).collect();
@@ -175,5 +175,7 @@ pub(super) fn first_blocks_within(
         .zip(&ways)
         .map(|(layer, &way)| layer.ways[way].time())
         .sum();
-    (bytes_of(layers, &ways, in_flight) <= limit_bytes).then_some(Ways { time, ways })
+    limit
+        .holds(layers, &ways, in_flight)
+        .then_some(Ways { time, ways })
 }

@@ -99,6 +99,7 @@ impl Lift<'_> {
                 context: self.modes.contexts[mode.degree],
                 replicas: mode.replicas,
                 recomputed: self.recomputed(&all),
+                host_bytes: cost.in_flight * cost.host_bytes,
             }),
             chunks_ms: Vec::new(),
         }

@@ -84,9 +84,16 @@ pub struct PlanMode {
     pub context: usize,
     /// Replicas, each of which takes every so-manieth micro-batch.
     pub replicas: usize,
-    /// Layers that compute something again in the backward pass, by the name of what.
+    /// Layers that compute something again in the backward pass, or hand what they keep to the host, by the name of what.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub recomputed: BTreeMap<String, Vec<String>>,
+    /// Bytes that each device has at its host, of all micro-batches in flight: what layers keep that run `offload` or `...+offload` among `recomputed`.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub host_bytes: u64,
+}
+
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 fn one() -> usize {

@@ -302,6 +302,7 @@ impl Form<'_> {
                 context: 1,
                 replicas: stage.devices.len().max(1),
                 recomputed: BTreeMap::new(),
+                host_bytes: 0,
             };
             return Some(stage.mode.clone().unwrap_or_else(plain));
         }

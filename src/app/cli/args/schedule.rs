@@ -57,7 +57,7 @@ pub struct ScheduleArgs {
     )]
     pub cluster: Option<String>,
 
-    /// Part of the devices' peak rates that layers of an instance to cut reach, such as 0.5
+    /// Part of the devices' peak rates that layers of an instance to cut reach, such as 0.5, or `measured` for what the cluster says was measured
     #[arg(
         long,
         value_name = "PART|measured",

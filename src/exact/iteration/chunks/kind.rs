@@ -7,7 +7,7 @@ use super::super::sums::{Again, KnownSums, kept_bytes, least};
 use super::options::ChunkOptions;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modal_chunks::ModalChunks;
-use crate::problem::modes::{Chosen, LayerWays, Modes, StageMode, fastest_within, smallest_way};
+use crate::problem::modes::{Chosen, LayerWays, Memory, Modes, StageMode, fastest_within, smallest_way};
 use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
 
@@ -114,10 +114,18 @@ impl ChunkKind<'_> {
                 chosen.layers[layer.layer] = layer.ways[way].mode;
             }
         };
+        // Where a host is limited, chunks are refused.
+        let room = |bytes: u64| Memory {
+            bytes,
+            host_bytes: u64::MAX,
+        };
         if self.has_one_way || self.again.is_some() {
             for items in members {
                 let layers = self.modes.layers_of(items, self.mode.degree)?;
-                note(&layers, &self.modes.knapsack.within(&layers, 0, u64::MAX)?.ways);
+                note(
+                    &layers,
+                    &self.modes.knapsack.within(&layers, 0, room(u64::MAX))?.ways,
+                );
             }
             return Some(());
         }
@@ -134,7 +142,7 @@ impl ChunkKind<'_> {
                 layers.extend(own);
             }
             let held: Vec<&LayerWays> = held.iter().collect();
-            let ways = match fastest_within(&held, 1, room_bytes) {
+            let ways = match fastest_within(&held, 1, room(room_bytes)) {
                 Some(ways) => ways.ways,
                 // All counts are not reached at once, perhaps.
                 None => held.iter().map(|layer| smallest_way(layer, 1)).collect(),

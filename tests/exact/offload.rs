@@ -1,0 +1,197 @@
+//! What layers keep at hosts: by hand, and against brute force with whatever modes know.
+
+use stagecut::check;
+use stagecut::control::Control;
+use stagecut::exact;
+use stagecut::instance::Instance;
+use stagecut::methods::Method;
+use stagecut::options::{MemoryLimit, Objective, PipelineOptions, Region};
+use stagecut::plan::{Plan, Status};
+use stagecut::problem::Problem;
+use stagecut::settings::Settings;
+use stagecut::spec::{
+    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, TensorSpec,
+};
+
+use crate::common::{draws, seeds};
+use crate::copies::{Seen, hold, most_open};
+
+/// Two blocks of 4 + 8 ms that each keep 60 MB, on a device that copies 20 GB/s: 3 ms there and 3 ms back.
+fn blocks(host_memory_bytes: Option<f64>) -> InstanceSpec {
+    let block = |id: &str| LayerSpec {
+        id: id.into(),
+        forward_ms: Some(4.0),
+        backward_ms: Some(8.0),
+        stash_bytes: 6e7,
+        ..LayerSpec::default()
+    };
+    InstanceSpec {
+        network: NetworkSpec {
+            layers: vec![block("one"), block("two")],
+            tensors: vec![TensorSpec {
+                producer: "one".into(),
+                consumers: vec!["two".into()],
+                ..TensorSpec::default()
+            }],
+            ..NetworkSpec::default()
+        },
+        cluster: Some(ClusterSpec {
+            device_kinds: vec![DeviceKindSpec {
+                count: Some(2),
+                host_bytes_per_s: Some(2e10),
+                host_memory_bytes,
+                ..DeviceKindSpec::default()
+            }],
+            link: Some(LinkSpec {
+                bandwidth_bytes_per_s: 1e10,
+                latency_ms: 0.0,
+                nodes: None,
+            }),
+            ..ClusterSpec::default()
+        }),
+        ..InstanceSpec::default()
+    }
+}
+
+fn asked(stages: usize, megabytes: u64, recompute: &str) -> PipelineOptions {
+    PipelineOptions {
+        stages: Some(stages),
+        recompute: Some(recompute.parse().unwrap()),
+        objective: Some(Objective::Period),
+        memory_limit: Some(MemoryLimit::Bytes(megabytes * 1_000_000)),
+        ..PipelineOptions::default()
+    }
+}
+
+fn settings(spec: &InstanceSpec, options: &PipelineOptions) -> (Instance, Result<Settings, String>) {
+    let instance = Instance::from_spec(spec).unwrap();
+    let settings = Settings::resolve(&instance, options).map_err(|error| error.to_string());
+    (instance, settings)
+}
+
+fn solved(spec: &InstanceSpec, options: &PipelineOptions) -> Plan {
+    let (instance, settings) = settings(spec, options);
+    let problem = Problem::new(&instance, settings.unwrap()).unwrap();
+    let plans = [exact::Method::Exact, exact::Method::Milp].map(|method| {
+        let plan = Method::Exact(method)
+            .run(&instance, &problem, &Control::default())
+            .unwrap();
+        let violations = check::check(&instance, &problem.settings, &plan);
+        assert!(violations.is_empty(), "{violations:?}\n{plan:#?}");
+        plan
+    });
+    let [searched, programmed] = plans;
+    let found = |plan: &Plan| (plan.status, plan.objective_ms.map(|ms| (ms * 1e6).round()));
+    assert_eq!(found(&searched), found(&programmed), "{programmed:#?}");
+    searched
+}
+
+#[test]
+fn the_example_of_the_page() {
+    // Both keep what they have; one lies at the host, with room for it while it runs; both do; a single one does not fit.
+    let rows = [
+        (1, 120, Some((24.0, 120, 0))),
+        (1, 119, Some((36.0, 60, 120))),
+        (1, 60, Some((36.0, 60, 120))),
+        (1, 59, None),
+        // Two micro-batches of the first stage are in flight.
+        (2, 120, Some((12.0, 120, 0))),
+        (2, 119, Some((18.0, 60, 120))),
+    ];
+    for (stages, megabytes, expected) in rows {
+        let plan = solved(&blocks(None), &asked(stages, megabytes, "none,offload"));
+        let found = plan.objective_ms.map(|ms| {
+            let stage = &plan.stages[0];
+            let mode = stage.mode.as_ref().unwrap();
+            (ms, stage.memory_bytes / 1_000_000, mode.host_bytes / 1_000_000)
+        });
+        assert_eq!(found, expected, "{stages} stages of {megabytes} MB: {plan:#?}");
+    }
+    // The host has room for one micro-batch of one of them.
+    let plan = solved(&blocks(Some(6e7)), &asked(1, 119, "none,offload"));
+    assert_eq!(plan.status, Status::Infeasible, "{plan:#?}");
+    let plan = solved(&blocks(Some(6e7)), &asked(1, 120, "offload"));
+    assert_eq!(plan.status, Status::Infeasible, "{plan:#?}");
+    let plan = solved(&blocks(Some(1.2e8)), &asked(2, 119, "none,offload"));
+    assert_eq!(plan.objective_ms, Some(18.0), "{plan:#?}");
+}
+
+#[test]
+fn what_a_plan_says_of_hosts_is_checked() {
+    let spec = blocks(Some(1.2e8));
+    let options = asked(1, 119, "none,offload");
+    let plan = solved(&spec, &options);
+    let (instance, settings) = settings(&spec, &options);
+    let mut settings = settings.unwrap();
+    let mut other = plan.clone();
+    other.stages[0].mode.as_mut().unwrap().host_bytes -= 1;
+    assert!(!check::check(&instance, &settings, &other).is_empty());
+    let tight = blocks(Some(1.2e8 - 1.0));
+    let tight = Instance::from_spec(&tight).unwrap();
+    let found = check::check(&tight, &settings, &plan);
+    assert_eq!(found.len(), 1, "{found:?}");
+    settings.target = Some(Region::Megatron);
+    assert!(!check::check(&instance, &settings, &plan).is_empty());
+}
+
+#[test]
+fn what_is_not_understood_is_refused_by_name() {
+    let told = |spec: &InstanceSpec, options: &PipelineOptions| settings(spec, options).1.unwrap_err();
+    let mut without = blocks(None);
+    without.cluster.as_mut().unwrap().device_kinds[0].host_bytes_per_s = None;
+    let found = told(&without, &asked(1, 60, "offload"));
+    assert!(found.contains("device kinds with `host_bytes_per_s`"), "{found}");
+    let megatron = PipelineOptions {
+        target: Some(Region::Megatron),
+        ..asked(1, 60, "none,offload")
+    };
+    let found = told(&blocks(None), &megatron);
+    assert!(found.contains("`megatron` is not told of"), "{found}");
+    let chunks = PipelineOptions {
+        virtual_stages: Some("2".parse().unwrap()),
+        micro_batches: Some(4),
+        objective: None,
+        ..asked(1, 60, "offload")
+    };
+    let found = told(&blocks(Some(1e9)), &chunks);
+    assert!(found.contains("on hosts of limited memory"), "{found}");
+    let mut limited = blocks(Some(1e9));
+    limited.cluster.as_mut().unwrap().device_kinds[0].host_bytes_per_s = None;
+    let found = Instance::from_spec(&limited).unwrap_err().to_string();
+    assert!(found.contains("host_bytes_per_s"), "{found}");
+    for rate in [0.0, -1.0, f64::NAN, 1e-300] {
+        let mut spec = blocks(None);
+        spec.cluster.as_mut().unwrap().device_kinds[0].host_bytes_per_s = Some(rate);
+        assert!(Instance::from_spec(&spec).is_err(), "{rate}");
+    }
+}
+
+/// Random problems of all that modes know, on devices with hosts, and with experts, sequences or weights that devices share out, a table, or unlike devices.
+#[test]
+fn modes_with_hosts_are_those_of_brute_force() {
+    for objective in [Objective::Period, Objective::Iteration] {
+        let mut seen = Seen::default();
+        for seed in seeds(1_200) {
+            let mut spec = crate::common::modal::random_modal_links(seed);
+            if seed.is_multiple_of(3) {
+                spec = crate::common::modal::on_unlike_devices(spec, seed);
+            }
+            match seed % 5 {
+                0 => crate::common::modal::share_table(&mut spec, seed),
+                1 => crate::common::modal::add_experts(&mut spec, seed),
+                2 => crate::common::modal::add_context(&mut spec, seed),
+                3 => crate::common::modal::shard(&mut spec, seed),
+                _ => {}
+            }
+            crate::common::modal::add_hosts(&mut spec, seed);
+            hold((seed, &spec), objective, &mut seen);
+        }
+        println!("{objective}: {seen:?}");
+        let fewest = draws(1_200) as usize;
+        assert!(
+            seen.compared * 4 > fewest && seen.hosts * 10 > seen.compared,
+            "{seen:?}"
+        );
+        assert!(seen.open * most_open(objective) < seen.compared, "{seen:?}");
+    }
+}

@@ -87,7 +87,9 @@ pub(super) fn prove(search: &mut PathSearch, incumbent: &mut Incumbent, (beat_ns
         };
         let asked_ns = most_ns - (left_ns - left_ns / nearer);
         let known = search.paths();
-        let answer = ask(search, incumbent, (asked_ns, &super::within(all, 0.5)));
+        // The nearest has all the time that is left.
+        let share = if search.nearer < NEAREST { 0.5 } else { 1.0 };
+        let answer = ask(search, incumbent, (asked_ns, &super::within(all, share)));
         // Paths of narrow ranges say little of others.
         search.asked.paths.truncate(known);
         match answer {

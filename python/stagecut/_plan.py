@@ -34,6 +34,8 @@ class Mode(TypedDict, total=False):
     """Replicas, each of which takes every so-manieth micro-batch."""
     recomputed: Mapping[str, Sequence[str]]
     """Layers that compute something again in the backward pass, by the name of what; absent where there are none."""
+    host_bytes: int
+    """Bytes that each device has at its host, of all micro-batches in flight; absent where there are none."""
 
 
 class Run(TypedDict):

@@ -15,9 +15,9 @@ from distributed import Client
 
 
 def rows(results):
-    """Rows by task, without times, and without the digest that knows them."""
+    """Rows by task, without times, and without the digest that knows them; not those still being written, which begin with a dot."""
     found = {}
-    for path in Path(results).glob("rows/*/*.json"):
+    for path in Path(results).glob("rows/*/[!.]*.json"):
         row = json.loads(path.read_text())
         del row["seconds"], row["digest"]
         found[row["id"]] = row

@@ -373,11 +373,35 @@ impl Checker<'_> {
         nodes.is_none_or(|nodes| one / nodes.devices == other / nodes.devices)
     }
 
-    /// The link between two devices.
+    /// The link between two devices: of their node, else of their kinds, else that of all.
     pub(super) fn link_between(&self, one: usize, other: usize) -> Link {
         match self.instance.cluster.nodes {
             Some(nodes) if self.is_inside(one, other) => nodes.link,
-            _ => self.settings.link,
+            _ => self.link_apart(one, other),
+        }
+    }
+
+    /// The link between two devices that share no node.
+    fn link_apart(&self, one: usize, other: usize) -> Link {
+        let [one, other] = [one, other].map(|device| self.kind_of_device(device));
+        let mut own = self.instance.cluster.links.iter();
+        let own = own.find(|pair| pair.kinds == [one, other] || pair.kinds == [other, one]);
+        own.map_or(self.settings.link, |pair| pair.link)
+    }
+
+    /// The kind of a device, from 0 over all kinds in play.
+    fn kind_of_device(&self, device: usize) -> usize {
+        let kinds = self.settings.kinds.iter().copied();
+        let behind = kinds.take_while(|&kind| self.first_of(kind) <= device);
+        behind.last().unwrap_or_default()
+    }
+
+    /// The link on which so many devices from the first of a stage on exchange something in every pass: inside a node wherever a node has as many.
+    pub(super) fn link_of_group(&self, placed: &Placed, size: usize) -> Link {
+        let [first, _] = placed.devices;
+        match self.instance.cluster.nodes {
+            Some(nodes) if size <= nodes.devices => nodes.link,
+            _ => self.link_apart(first, first),
         }
     }
 
@@ -491,15 +515,11 @@ impl Checker<'_> {
             }
             self.keep(sum, mode, &placed[k]);
             let group = mode.tensor as f64;
-            let [first, _] = placed[k].devices;
-            let bandwidth = self.link_between(first, first).bandwidth_bytes_per_s;
+            let bandwidth = self.link_of_group(&placed[k], mode.tensor).bandwidth_bytes_per_s;
             let group_ns = |bytes: u64| {
                 self.counted_ns(2.0 * (group - 1.0) / group * bytes as f64 / context / bandwidth * 1e9)
             };
-            let link = match self.instance.cluster.nodes {
-                Some(nodes) if placed[k].tensor * placed[k].expert > nodes.devices => self.settings.link,
-                _ => self.link_between(first, first),
-            };
+            let link = self.link_of_group(&placed[k], placed[k].tensor * placed[k].expert);
             // Of the tokens' vectors all but one in so many go to other devices.
             let routed_ns = |mode: &LayerMode| {
                 let bytes = mode.experts.map_or(0, |own| own.routed_bytes) as f64;
@@ -591,9 +611,16 @@ impl Checker<'_> {
                 let [one, other] = ends(stage);
                 self.link_between(one, other)
             };
-            let is_near = |stage: &&usize| {
-                let [one, other] = ends(**stage);
-                self.is_inside(one, other)
+            // Out of a node, and else over less bandwidth, and more latency where that is equal.
+            let is_farther = |one: &usize, other: &usize| {
+                let of = |stage: usize| {
+                    let [from, to] = ends(stage);
+                    (!self.is_inside(from, to), link_to(stage))
+                };
+                let ((one_out, one), (other_out, other)) = (of(*one), of(*other));
+                (one_out.cmp(&other_out))
+                    .then(other.bandwidth_bytes_per_s.total_cmp(&one.bandwidth_bytes_per_s))
+                    .then(one.latency_ns.cmp(&other.latency_ns))
             };
             let pass = usize::from(self.layer(tensor.producer).backward);
             let own = |layer: usize, of: fn(&LayerMode) -> &Vec<(usize, u64)>, other: usize| {
@@ -609,7 +636,7 @@ impl Checker<'_> {
                 let ns = self.moving_ns(tensor.size, link_to(stage), entering.max().unwrap_or(0));
                 sums[stage].add_moved(pass, RECEIVED, ns, has_gradient);
             }
-            if let Some(&farthest) = away.keys().find(|stage| !is_near(stage)).or(away.keys().next()) {
+            if let Some(&farthest) = away.keys().max_by(|one, other| is_farther(one, other)) {
                 let readers = away.values().flatten();
                 let leaving = readers.map(|&to| own(tensor.producer, |mode| &mode.output_bytes, to));
                 let ns = self.moving_ns(tensor.size, link_to(farthest), leaving.max().unwrap_or(0));

@@ -35,11 +35,7 @@ impl Checker<'_> {
 
     /// What a device hands round of keys and values of a layer in each pass, in ns: over the link inside a node wherever a node has the group.
     fn handed_ns(&self, at: usize, mode: &LayerMode, placed: &Placed) -> [f64; 2] {
-        let [first, _] = placed.devices;
-        let link = match self.instance.cluster.nodes {
-            Some(nodes) if placed.tensor * placed.context > nodes.devices => self.settings.link,
-            _ => self.link_between(first, first),
-        };
+        let link = self.link_of_group(placed, placed.tensor * placed.context);
         let tokens = self.instance.network.micro_batch.map_or(0.0, |of| of.tokens);
         let sent = 1.0 - 1.0 / placed.context as f64;
         let bytes = sent * tokens * mode.cache.token_bytes as f64;
@@ -65,10 +61,7 @@ impl Checker<'_> {
             return [0.0; 2];
         }
         let [first, behind] = placed.devices;
-        let link = match self.instance.cluster.nodes {
-            Some(nodes) if behind - first > nodes.devices => settings.link,
-            _ => self.link_between(first, first),
-        };
+        let link = self.link_of_group(placed, behind - first);
         let sent = |bytes: f64, members: usize| bytes * (1.0 - 1.0 / members as f64);
         let of_experts = match mode.experts {
             Some(own) if placed.expert > 1 && !self.layer(at).frozen => own.parameter_bytes as f64,

@@ -14,7 +14,7 @@ use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
-use crate::problem::modes::{BETWEEN, Chosen, INSIDE, Modes, StageMode, Ways};
+use crate::problem::modes::{Chosen, LEVELS, Modes, StageMode, Ways};
 use crate::problem::plan::{Outcome, StoppedBy};
 use crate::problem::{Assignment, Problem};
 
@@ -326,10 +326,10 @@ impl ModalRuns<'_> {
                 let beside = paying.clone().map(|(_, beside)| beside[level]).max()?;
                 Some(transfer.ticks[level] + beside)
             };
-            each += [INSIDE, BETWEEN].into_iter().filter_map(ticks).min().unwrap_or(0);
+            each += (0..LEVELS).filter_map(ticks).min().unwrap_or(0);
         }
         let bytes = modes.gradient_bytes(&stage.items, degree).unwrap_or_default();
         let ring = |level: usize| modes.synchronization(bytes, &stage.mode, level);
-        each.div_ceil(stage.mode.replicas as u64) + ring(INSIDE).min(ring(BETWEEN))
+        each.div_ceil(stage.mode.replicas as u64) + (0..LEVELS).map(ring).min().unwrap_or(0)
     }
 }

@@ -14,6 +14,8 @@ pub struct Cluster {
     pub link: Link,
     /// Nodes of several devices with a link of their own inside; `None` where there is one link.
     pub nodes: Option<Nodes>,
+    /// Links of their own between devices of two kinds, or of one, that share no node; each pair once.
+    pub links: Vec<PairLink>,
     /// Groups of devices that work as one, where the instance fixes them; empty where every device is its own.
     pub groups: Vec<Group>,
     /// What an iteration takes beside what is planned, in ns.
@@ -141,6 +143,16 @@ pub struct Nodes {
     pub link: Link,
 }
 
+/// The link between a device of one kind and a device of another, or between any two of one.
+#[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
+pub struct PairLink {
+    /// Positions of the kinds in [`Cluster::kinds`].
+    pub kinds: [usize; 2],
+    /// The link.
+    pub link: Link,
+}
+
 /// A link between two devices.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[non_exhaustive]
@@ -151,6 +163,9 @@ pub struct Link {
     pub latency_ns: u64,
 }
 
+/// Links of pairs of kinds that may differ from each other in a cluster.
+pub const MOST_PAIR_LINKS: usize = 6;
+
 /// Bandwidth of a link that no file or option gives: PCI Express 3.0 x16, 8 GT/s on 16 lanes in 128b/130b coding
 /// (PCI-SIG, *PCI Express Base Specification 3.0*, 2010).
 pub const DEFAULT_BANDWIDTH_BYTES_PER_S: f64 = 15.754e9;
@@ -159,5 +174,20 @@ impl Cluster {
     /// Position of the kind of that name.
     pub fn kind(&self, name: &str) -> Option<usize> {
         self.kinds.iter().position(|kind| kind.name == name)
+    }
+
+    /// The link between devices of two kinds, where they have one of their own.
+    pub fn link_of(&self, one: usize, other: usize) -> Option<Link> {
+        let is_theirs = |pair: &&PairLink| pair.kinds == [one, other] || pair.kinds == [other, one];
+        self.links.iter().find(is_theirs).map(|pair| pair.link)
+    }
+
+    /// What makes links unlike, where they are: then a plan says which devices each of its stages has.
+    pub(crate) fn unlike_links(&self) -> Option<&'static str> {
+        match (self.nodes, self.links.is_empty()) {
+            (Some(_), _) => Some("links of two levels"),
+            (None, false) => Some("links of their own between kinds of devices"),
+            (None, true) => None,
+        }
     }
 }

@@ -335,6 +335,9 @@ pub struct ClusterSpec {
     /// The link between any two devices.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub link: Option<LinkSpec>,
+    /// Links of their own between devices of two kinds, or of one, that share no node: in place of `link`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub links: Vec<PairLinkSpec>,
     /// Groups of devices that work as one, for `groups = "given"`; by default every device is its own.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub groups: Vec<GroupSpec>,
@@ -514,6 +517,21 @@ pub struct LinkSpec {
     /// Nodes of several devices with a faster link inside: then this link is the one between nodes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub nodes: Option<Box<NodesSpec>>,
+}
+
+/// The link between a device of one kind and a device of another, or between any two of one.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+pub struct PairLinkSpec {
+    /// Names of the two kinds: the same one twice for the devices of that kind.
+    pub between: [String; 2],
+    /// Bandwidth in bytes per second, or as text with a unit such as `1Gb/s`.
+    #[serde(deserialize_with = "quantity::rate")]
+    #[schemars(extend("type" = ["number", "string"]))]
+    pub bandwidth_bytes_per_s: f64,
+    /// Time in ms before the first byte arrives.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub latency_ms: f64,
 }
 
 /// Nodes: devices are numbered, and so many in a row are a node.

@@ -26,15 +26,16 @@ const CHANCE_TOLERANCE: f64 = 1e-9;
 const POSITIVE: &str = "a number above 0, from 1e-12 to 1e12";
 const FROM_ZERO: &str = "a number from 0 to 1e12";
 
-/// Links of two levels: a scenario has one link between groups, and those of its devices.
+/// Links that are not all alike: a scenario has one link between groups, and those of its devices.
 pub(super) fn levels(instance: &Instance) -> Option<Fault> {
-    instance.cluster.nodes?;
+    let found = instance.cluster.unlike_links()?;
     let kind = FaultKind::Conflict {
-        found: "links of two levels".into(),
+        found: found.into(),
         expected: "one link between all groups of devices".into(),
-        remedy: "leave out `nodes` of the cluster's link, and say `backbone_bytes_per_s`".into(),
+        remedy: "leave out `links` of the cluster and `nodes` of its link, and say `backbone_bytes_per_s`"
+            .into(),
     };
-    Some(Fault::new("instance cluster.link.nodes", kind))
+    Some(Fault::new("instance cluster", kind))
 }
 
 /// Numbers that are out of range, and a schema of another version.

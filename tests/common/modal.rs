@@ -11,7 +11,7 @@ use stagecut::options::{
 };
 use stagecut::spec::{
     ClusterSpec, DeviceKindSpec, ExpertsSpec, InstanceSpec, LayerSpec, LinkSpec, MicroBatchSpec, ModeSpec,
-    NetworkSpec, NodesSpec, ResourceSpec, TensorSpec, TimesSpec,
+    NetworkSpec, NodesSpec, PairLinkSpec, ResourceSpec, TensorSpec, TimesSpec,
 };
 
 /// A small problem with anything in it that modes know.
@@ -168,7 +168,28 @@ pub fn add_experts(spec: &mut InstanceSpec, seed: u64) {
     }
 }
 
-/// The same on devices of two or three kinds, some slower, some with less memory, some that not all layers run on.
+/// Links of pairs of kinds, for two of five seeds: slower and faster ones than others, some of latency.
+pub fn links_of_kinds(names: &[String], seed: u64) -> Vec<PairLinkSpec> {
+    let mut draw = Draw(ChaCha8Rng::seed_from_u64(seed ^ 0x11a5));
+    if !draw.may(0.4) {
+        return Vec::new();
+    }
+    let pairs = names.iter().enumerate();
+    let pairs = pairs.flat_map(|(at, one)| names[at..].iter().map(move |other| [one.clone(), other.clone()]));
+    let mut links: Vec<PairLinkSpec> = Vec::new();
+    for between in pairs {
+        if draw.may(0.6) {
+            links.push(PairLinkSpec {
+                between,
+                bandwidth_bytes_per_s: draw.one_of(&[2e8, 5e8, 2e9, 8e9]),
+                latency_ms: draw.one_of(&[0.0, 0.0, 0.25, 1.0]),
+            });
+        }
+    }
+    links
+}
+
+/// The same on devices of two or three kinds, some slower, some with less memory, some that not all layers run on, some with links of their own.
 pub fn on_unlike_devices(mut spec: InstanceSpec, seed: u64) -> InstanceSpec {
     let mut draw = Draw(ChaCha8Rng::seed_from_u64(seed ^ 0x5eed));
     let kinds = if draw.may(0.2) { 3 } else { 2 };
@@ -195,6 +216,7 @@ pub fn on_unlike_devices(mut spec: InstanceSpec, seed: u64) -> InstanceSpec {
         .iter()
         .map(|kind| kind.name.clone())
         .collect();
+    cluster.links = links_of_kinds(&names, seed);
     for layer in &mut spec.network.layers {
         // Modes of a degree are on the same kinds.
         let longer: Vec<Vec<Option<f64>>> = (0..=3)

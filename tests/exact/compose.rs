@@ -22,6 +22,8 @@ use stagecut::{Error, Options, solve};
 /// What is asked for besides, as what it adds to the file of an instance.
 fn features() -> Vec<(&'static str, Value)> {
     let pipeline = |options: Value| json!({ "pipeline": options });
+    let two = json!({ "virtual_stages": 2, "stages": 2, "devices": 2 });
+    let chunks = |options: Value| pipeline(merged(&two, &options));
     let node = json!({ "devices": 2, "link": { "bandwidth_bytes_per_s": 4e9 } });
     let kinds = |more: Value| {
         let mut kinds = json!([{ "name": "fast", "count": 2 }, { "name": "slow", "count": 2 }]);
@@ -47,13 +49,14 @@ fn features() -> Vec<(&'static str, Value)> {
             json!({ "cluster": { "link": { "nodes": node } } }),
         ),
         (
-            "virtual stages",
-            pipeline(json!({ "virtual_stages": 2, "stages": 2, "devices": 2 })),
+            "links of kinds",
+            merged(
+                &kinds(json!({})),
+                &json!({ "cluster": { "links": slow_between_kinds() } }),
+            ),
         ),
-        (
-            "a V",
-            pipeline(json!({ "virtual_stages": 2, "stages": 2, "devices": 2, "placement": "v" })),
-        ),
+        ("virtual stages", chunks(json!({}))),
+        ("a V", chunks(json!({ "placement": "v" }))),
         ("period", pipeline(json!({ "objective": "period" }))),
         ("iteration", pipeline(json!({ "objective": "iteration" }))),
         ("latency", pipeline(json!({ "objective": "latency" }))),
@@ -67,12 +70,7 @@ fn features() -> Vec<(&'static str, Value)> {
         ("separate cuts", pipeline(json!({ "cuts": "separate" }))),
         ("overlapped", pipeline(json!({ "communication": "overlapped" }))),
         ("gpipe", pipeline(json!({ "schedule": "gpipe" }))),
-        (
-            "zb-v",
-            pipeline(
-                json!({ "virtual_stages": 2, "stages": 2, "devices": 2, "placement": "v", "schedule": "zb-v" }),
-            ),
-        ),
+        ("zb-v", chunks(json!({ "placement": "v", "schedule": "zb-v" }))),
         ("pipedream", pipeline(json!({ "schedule": "pipedream" }))),
         ("inference", pipeline(json!({ "mode": "inference" }))),
         ("rings", pipeline(json!({ "synchronization": "ring" }))),
@@ -86,6 +84,13 @@ fn features() -> Vec<(&'static str, Value)> {
         ),
         ("for megatron", pipeline(json!({ "target": "megatron" }))),
     ]
+}
+
+/// A slower link between devices of both kinds, and a faster one between those of one.
+fn slow_between_kinds() -> Value {
+    let slow = json!({ "between": ["fast", "slow"], "bandwidth_bytes_per_s": 5e8, "latency_ms": 0.25 });
+    let fast = json!({ "between": ["fast", "fast"], "bandwidth_bytes_per_s": 4e9 });
+    json!([slow, fast])
 }
 
 /// These, a table that the ends share, and experts.

@@ -71,11 +71,11 @@ fn iterations_are_those_of_brute_force() {
 }
 
 /// Devices of several kinds, each with its times, memory and places in nodes: every plan is no better than brute force says, bounds hold, and
-/// what has links of one level, or is a chain, is proved.
+/// what has links that are all alike, or is a chain, is proved.
 #[test]
 fn unlike_devices_in_modes_are_those_of_brute_force() {
     let mut seen = Seen::default();
-    let (mut mixed, mut chains) = (0, 0);
+    let (mut mixed, mut chains, mut paired) = (0, 0, 0);
     for seed in seeds(600) {
         let mut spec = match seed % 5 {
             0 => crate::common::modal::random_modal_slow_inside(seed),
@@ -93,8 +93,10 @@ fn unlike_devices_in_modes_are_those_of_brute_force() {
         let Ok(instance) = Instance::from_spec(&spec) else {
             continue;
         };
-        let has_levels = instance.cluster.nodes.is_some();
+        let has_pairs = !instance.cluster.links.is_empty();
+        let has_levels = has_pairs || instance.cluster.nodes.is_some();
         chains += usize::from(has_levels && is_chain(&spec));
+        paired += usize::from(has_pairs && instance.cluster.nodes.is_none());
         for objective in [Objective::Period, Objective::Iteration, Objective::Latency] {
             let options = PipelineOptions {
                 objective: Some(objective),
@@ -117,10 +119,15 @@ fn unlike_devices_in_modes_are_those_of_brute_force() {
             mixed += usize::from(kinds.len() > 1);
         }
     }
-    println!("{seen:?}, {mixed} on several kinds, {chains} chains on links of two levels");
+    println!(
+        "{seen:?}, {mixed} on several kinds, {chains} chains on links that differ, {paired} instances of pairs alone"
+    );
     assert!(
-        seen.proved * 10 >= seen.compared * 9 && mixed * 10 > seen.compared && chains * 50 > seen.compared,
-        "{seen:?}, {mixed}, {chains}"
+        seen.proved * 10 >= seen.compared * 9
+            && mixed * 10 > seen.compared
+            && chains * 50 > seen.compared
+            && paired * 50 > seen.compared,
+        "{seen:?}, {mixed}, {chains}, {paired}"
     );
 }
 

@@ -267,9 +267,9 @@ impl<'a> Rows<'a> {
             let devices = self.runs[0].tensor * self.replicas;
             [one + devices - 1, other]
         };
-        let is_far = |to: usize| {
+        let distance = |to: usize| {
             let [one, other] = ends(to);
-            !self.search.share_node(one, other)
+            self.search.distance(one, other)
         };
         let (end, beside) = if chunk == home {
             let beside = away
@@ -277,7 +277,7 @@ impl<'a> Rows<'a> {
                 .map(|&to| named(&mode(tensor.producer).output_bytes, to))
                 .max();
             let ends = away.iter().map(|&to| self.chunk_of[to]);
-            (ends.max_by_key(|&to| is_far(to)).unwrap(), beside.unwrap())
+            (ends.max_by_key(|&to| distance(to)).unwrap(), beside.unwrap())
         } else {
             let here: Vec<usize> = (away.iter().copied())
                 .filter(|&to| start(self.chunk_of[to]) == start(chunk))

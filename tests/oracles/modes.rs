@@ -219,10 +219,7 @@ impl<'a> Search<'a> {
         let [d, e] = [run.replicas as f64, run.expert as f64];
         let of_all = (mode.gradient_bytes as f64 - of_experts) * (d - 1.0) / d;
         let bytes = of_all + of_experts / e * (d / e - 1.0) / (d / e);
-        let link = match self.instance.cluster.nodes {
-            Some(nodes) if run.tensor * run.replicas > nodes.devices => settings.link,
-            _ => self.link(0, 0),
-        };
+        let link = self.group_link(run, run.tensor * run.replicas);
         let once = bytes / link.bandwidth_bytes_per_s * 1e9;
         let once = if self.of_iterations { once.round() } else { once };
         match settings.optimizer_sharding {
@@ -237,10 +234,7 @@ impl<'a> Search<'a> {
             return [0.0; 2];
         };
         let c = run.context as f64;
-        let link = match self.instance.cluster.nodes {
-            Some(nodes) if run.tensor * run.context > nodes.devices => self.settings.link,
-            _ => self.link(0, 0),
-        };
+        let link = self.group_link(run, run.tensor * run.context);
         let once = (c - 1.0) / c * of.tokens * mode.cache.token_bytes as f64;
         let once = once / link.bandwidth_bytes_per_s * 1e9;
         let once = if self.of_iterations { once.round() } else { once };
@@ -287,11 +281,41 @@ impl<'a> Search<'a> {
             .is_none_or(|nodes| one / nodes.devices == other / nodes.devices)
     }
 
+    /// The link of two devices' node, else of their kinds, else that of all.
     pub(super) fn link(&self, one: usize, other: usize) -> Link {
+        let nodes = self.instance.cluster.nodes;
+        let own = nodes
+            .filter(|_| self.share_node(one, other))
+            .map(|nodes| nodes.link);
+        let kind = |device: usize| {
+            let holds = |row: &&[usize; 3]| (row[1]..row[1] + row[2]).contains(&device);
+            self.rows.iter().find(holds).unwrap()[0]
+        };
+        own.unwrap_or_else(|| self.link_of_kinds([kind(one), kind(other)]))
+    }
+
+    fn link_of_kinds(&self, mut kinds: [usize; 2]) -> Link {
+        kinds.sort_unstable();
+        let mut pairs = self.instance.cluster.links.iter();
+        pairs
+            .find(|pair| pair.kinds == kinds)
+            .map_or(self.settings.link, |pair| pair.link)
+    }
+
+    /// The link on which so many devices of a stage exchange something in every pass.
+    fn group_link(&self, run: Run, size: usize) -> Link {
         match self.instance.cluster.nodes {
-            Some(nodes) if self.share_node(one, other) => nodes.link,
-            _ => self.settings.link,
+            Some(nodes) if size <= nodes.devices => nodes.link,
+            _ => self.link_of_kinds([run.kind; 2]),
         }
+    }
+
+    /// How far it is from one device to another, to compare: out of a node, and else over less bandwidth, and more latency where that is equal.
+    pub(super) fn distance(&self, one: usize, other: usize) -> (bool, u64, u64) {
+        let link = self.link(one, other);
+        // Larger numbers of one sign have larger bits.
+        let slowness = (1.0 / link.bandwidth_bytes_per_s).to_bits();
+        (!self.share_node(one, other), slowness, link.latency_ns)
     }
 
     /// The longest period of the stages, each with the best choice of what it computes again; infinite where one does not fit.
@@ -696,11 +720,8 @@ impl<'a> Search<'a> {
         let counted = |ns: f64| if self.of_iterations { ns.round() } else { ns };
         let group = mode.tensor as f64;
         let around = 2.0 * (group - 1.0) / group * mode.collective_bytes as f64 / run.context as f64;
-        let group_ns = counted(around / self.link(0, 0).bandwidth_bytes_per_s * 1e9);
-        let link = match self.instance.cluster.nodes {
-            Some(nodes) if run.tensor * run.expert > nodes.devices => self.settings.link,
-            _ => self.link(0, 0),
-        };
+        let group_ns = counted(around / self.group_link(run, run.tensor).bandwidth_bytes_per_s * 1e9);
+        let link = self.group_link(run, run.tensor * run.expert);
         let expert = run.expert as f64;
         let routed = mode.experts.map_or(0, |experts| experts.routed_bytes) as f64;
         let away = routed * self.settings.expert_load * (expert - 1.0) / expert;
@@ -824,16 +845,16 @@ impl<'a> Search<'a> {
             let (one, other) = (home.min(other), home.max(other));
             [runs[one].last(), runs[other].start]
         };
-        let is_far = |other: usize| {
+        let distance = |other: usize| {
             let [one, other] = ends(other);
-            !self.share_node(one, other)
+            self.distance(one, other)
         };
         let (end, beside) = if stage == home {
             let own = mode(tensor.producer, home);
             let beside = away.iter().map(|&to| named(&own.output_bytes, to)).max();
             let stages = away.iter().map(|&to| self.stage_of[to]);
             (
-                stages.max_by_key(|&stage| is_far(stage)).unwrap(),
+                stages.max_by_key(|&stage| distance(stage)).unwrap(),
                 beside.unwrap(),
             )
         } else {

@@ -440,7 +440,14 @@ fn problem(instance: &Instance, plan: &Plan) -> String {
             format!(" between nodes of {}, {rate}/s inside", nodes.devices)
         });
         let inside = inside.unwrap_or_default();
-        words.extend(link.map(|rate| format!("links of {}/s{inside}", bytes(rate as u64))));
+        let kind = |at: usize| &instance.cluster.kinds[at].name;
+        let pairs = instance.cluster.links.iter().map(|pair| {
+            let [one, other] = pair.kinds.map(kind);
+            let rate = bytes(pair.link.bandwidth_bytes_per_s as u64);
+            format!(", {rate}/s between {one} and {other}")
+        });
+        let pairs: String = pairs.collect();
+        words.extend(link.map(|rate| format!("links of {}/s{inside}{pairs}", bytes(rate as u64))));
     }
     let kinds = problem.device_kinds.iter().flatten();
     let kinds: Vec<String> = kinds.map(|kind| devices(instance, problem, kind)).collect();

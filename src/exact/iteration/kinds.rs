@@ -8,7 +8,7 @@ use crate::exact::modal::plan_of;
 use crate::model::settings::Settings;
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
-use crate::problem::modes::{BETWEEN, INSIDE, LayerWays, Memory, ModalTransfer, Modes, Passes, StageMode};
+use crate::problem::modes::{INSIDE, LayerWays, Memory, ModalTransfer, Modes, Passes, StageMode};
 use crate::problem::{Assignment, Problem, Transfer};
 
 /// Plans whose stages have some of these modes.
@@ -287,18 +287,17 @@ fn has_one_forward(layer: &LayerWays) -> bool {
 
 /// The levels that the ring of a stage of a mode may lie at; where all stages are of it, each begins behind as many devices of the others.
 pub(super) fn ring_levels(modes: &Modes, mode: &StageMode, is_only: bool) -> impl Iterator<Item = usize> {
-    let (devices, first) = (modes.devices_of(mode), modes.row(mode.degree).first);
-    let levels = match modes.links.node {
-        None => [true, false],
+    let (devices, row) = (modes.devices_of(mode), modes.row_of[mode.degree]);
+    let first = modes.rows[row].first;
+    let [inside, apart] = match modes.links.node {
+        None => [false, true],
         Some(node) => [
             devices <= node,
             devices > 1 && !(is_only && node.is_multiple_of(devices) && first.is_multiple_of(devices)),
         ],
     };
-    [INSIDE, BETWEEN]
-        .into_iter()
-        .zip(levels)
-        .filter_map(|(level, may_be)| may_be.then_some(level))
+    let apart = apart.then(|| modes.links.level_between([row, row], false));
+    inside.then_some(INSIDE).into_iter().chain(apart)
 }
 
 /// What a transfer costs at least where it crosses a boundary.
@@ -308,11 +307,13 @@ fn least_transfer(modes: &Modes, list: &[StageMode], of: &ModalTransfer) -> Tran
         modes.devices_of(mode).is_multiple_of(node) && first.is_multiple_of(node)
     };
     let all_between = |node: usize| list.len() == 1 && is_aligned(&list[0], node);
-    let levels: &[usize] = match modes.links.node {
-        None => &[INSIDE],
+    let rows = list.iter().map(|mode| modes.row_of[mode.degree]);
+    let levels: Vec<usize> = match modes.links.node {
         // Boundaries lie where nodes end.
-        Some(node) if all_between(node) => &[BETWEEN],
-        Some(_) => &[INSIDE, BETWEEN],
+        Some(node) if all_between(node) => rows
+            .map(|row| modes.links.level_between([row, row], false))
+            .collect(),
+        _ => modes.links.of_rows(rows),
     };
     let costs = list
         .iter()

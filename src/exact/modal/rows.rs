@@ -13,7 +13,7 @@ use crate::exact::modal::items::Work;
 use crate::exact::modal::labels::{Behind, Counted};
 use crate::exact::modal::space::{Placement, Run, Space};
 use crate::exact::modal::stages::{Bar, Stage, Stages};
-use crate::problem::modes::{BETWEEN, Chosen, INSIDE, Modes};
+use crate::problem::modes::{Chosen, LEVELS, Modes};
 use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
@@ -31,7 +31,7 @@ struct RowLabel {
     /// For each row, the first device that is taken: its place in its node, or, where the row shares a node with another, its number.
     places: Box<[u16]>,
     /// Whether the first of these stages keeps the limit if the boundary ahead of it lies at a level.
-    keeps: [bool; 2],
+    keeps: [bool; LEVELS],
     behind: Behind,
 }
 
@@ -43,7 +43,7 @@ impl RowLabel {
             .zip(&other.taken)
             .all(|(one, other)| one <= other)
             && counted.dominates(&self.behind, &other.behind)
-            && (0..2).all(|level| self.keeps[level] || !other.keeps[level])
+            && (0..LEVELS).all(|level| self.keeps[level] || !other.keeps[level])
     }
 }
 
@@ -58,6 +58,8 @@ pub(super) struct RowPass<'s, 'a> {
     counted: Counted,
     /// Whether each row shares a node with another.
     shares_node: Vec<bool>,
+    /// The levels of all links.
+    levels: Vec<usize>,
     labels: Vec<RowLabel>,
     /// By ideal, the labels that none dominates.
     own: Vec<HashMap<Place, Vec<usize>>>,
@@ -72,7 +74,7 @@ impl<'s, 'a> RowPass<'s, 'a> {
         let start = RowLabel {
             taken: vec![0; rows].into(),
             places: vec![UNKNOWN; rows].into(),
-            keeps: [true; 2],
+            keeps: [true; LEVELS],
             behind: Behind::nothing(all),
         };
         let mut own = vec![HashMap::new(); space.lattice.len()];
@@ -82,6 +84,7 @@ impl<'s, 'a> RowPass<'s, 'a> {
             work,
             counted: Counted::new(problem, modes, least_again),
             shares_node: (0..rows).map(|row| shares_node(modes, row)).collect(),
+            levels: modes.links.of_rows(0..rows),
             labels: vec![start],
             own,
         }
@@ -187,16 +190,16 @@ impl<'s, 'a> RowPass<'s, 'a> {
     /// The level of the boundary between a stage of a row, whose devices end there, and the stages behind it.
     fn level(&self, label: &RowLabel, row: usize, end: usize) -> usize {
         let modes = self.space.modes;
-        let Some(node) = modes.links.node.filter(|_| label.behind.before.is_some()) else {
-            return INSIDE;
-        };
+        if label.behind.before.is_none() {
+            return self.levels[0];
+        }
         let other = modes.row_of[label.behind.mode.degree];
         let next = usize::from(label.places[other]);
-        let is_inside = match other == row {
+        let share_node = modes.links.node.is_some_and(|node| match other == row {
             true => next % node > 0,
             false => self.shares_node[row] && self.shares_node[other] && (end - 1) / node == next / node,
-        };
-        if is_inside { INSIDE } else { BETWEEN }
+        });
+        modes.links.level_between([row, other], share_node)
     }
 
     /// Takes a stage off ahead of a label in a mode that its layers take so long in, on devices of a row that end there.
@@ -218,18 +221,17 @@ impl<'s, 'a> RowPass<'s, 'a> {
         if !label.keeps[behind] {
             return;
         }
-        // With one level only the first counts.
-        let levels = if space.modes.links.node.is_some() { 2 } else { 1 };
-        let mut keeps = [false; 2];
-        for (ahead, keeps) in keeps.iter_mut().enumerate().take(levels) {
+        let mut keeps = [false; LEVELS];
+        for &ahead in &self.levels {
             let own = Placement {
                 ahead,
                 behind,
+                farthest: space.modes.links.farther(ahead, behind),
                 ..*placement
             };
-            *keeps = bar.keeps(space.time(stage, run, &own, work));
+            keeps[ahead] = bar.keeps(space.time(stage, run, &own, work));
         }
-        if keeps == [false; 2] {
+        if keeps == [false; LEVELS] {
             return;
         }
         let mut next = RowLabel {
@@ -258,9 +260,11 @@ impl<'s, 'a> RowPass<'s, 'a> {
 
     /// Adds a label, unless another dominates it.
     fn add(&mut self, row: usize, label: RowLabel) {
-        let place: Place = match self.space.modes.links.node {
-            Some(_) => (row, label.places.clone()),
-            None => (0, Box::default()),
+        let links = &self.space.modes.links;
+        let place: Place = match (links.node, links.differ_by_rows()) {
+            (Some(_), _) => (row, label.places.clone()),
+            (None, true) => (row, Box::default()),
+            (None, false) => (0, Box::default()),
         };
         let own = self.own[label.behind.ideal].entry(place).or_default();
         let (labels, counted) = (&self.labels, &self.counted);

@@ -7,7 +7,7 @@ use crate::exact::modal::stages::{Crossing, Stage};
 use crate::exact::modal::watched::Watched;
 use crate::problem::confined::Confined;
 use crate::problem::control::Control;
-use crate::problem::modes::{BETWEEN, INSIDE, Modes, StageMode};
+use crate::problem::modes::{ByLevel, INSIDE, LEVELS, Modes, StageMode};
 
 /// A lattice and what its stages are made of.
 pub(super) struct Space<'a> {
@@ -41,6 +41,8 @@ pub(super) struct Placement {
     pub ahead: usize,
     /// The level of the boundary behind.
     pub behind: usize,
+    /// Of both the one that goes farther.
+    pub farthest: usize,
     /// The level of its ring.
     pub ring: usize,
 }
@@ -88,13 +90,10 @@ impl<'a> Space<'a> {
 
     /// What a stage pays at least for a transfer of so many ticks, by the level of the boundary that it crosses: a tensor may go between
     /// nodes though the boundary lies inside one.
-    pub(super) fn paid_at_least(&self, transfer: usize, ticks: [u64; 2]) -> [u64; 2] {
-        let least = ticks[INSIDE].min(ticks[BETWEEN]);
-        match (self.may_be_cheaper[transfer], self.modes.rows.len()) {
-            (true, 1) => [least, ticks[BETWEEN]],
-            // Its ends may share a node though the stages between them lie elsewhere.
-            (true, _) => [least; 2],
-            (false, _) => ticks,
+    pub(super) fn paid_at_least(&self, transfer: usize, ticks: ByLevel) -> ByLevel {
+        match self.may_be_cheaper[transfer] {
+            true => self.summed_at_least(ticks),
+            false => ticks,
         }
     }
 
@@ -145,12 +144,14 @@ impl<'a> Space<'a> {
 
     /// What a sum of gradients takes at least, by the level of the boundary that it crosses: inside a node, it may go between nodes all the same, and
     /// between kinds of devices inside one.
-    pub(super) fn summed_at_least(&self, ticks: [u64; 2]) -> [u64; 2] {
-        let least = ticks[INSIDE].min(ticks[BETWEEN]);
+    pub(super) fn summed_at_least(&self, mut ticks: ByLevel) -> ByLevel {
+        let least = ticks.into_iter().min().unwrap_or(0);
         match self.modes.rows.len() {
-            1 => [least, ticks[BETWEEN]],
-            _ => [least; 2],
+            1 => ticks[INSIDE] = least,
+            // Its ends may share a node, or have a link of their own, though the stages between them lie elsewhere.
+            _ => ticks = [least; LEVELS],
         }
+        ticks
     }
 
     /// No stage of these replicas takes less, wherever it lies.
@@ -162,8 +163,7 @@ impl<'a> Space<'a> {
 impl Placement {
     /// What crosses the ends of a stage here takes, if every tensor goes no farther than over the boundary.
     pub(super) fn moved(&self, crossing: &Crossing) -> u64 {
-        let farthest = self.ahead.max(self.behind);
-        crossing.ahead[self.ahead] + crossing.behind[self.behind] + crossing.both[farthest]
+        crossing.ahead[self.ahead] + crossing.behind[self.behind] + crossing.both[self.farthest]
     }
 }
 
@@ -194,11 +194,18 @@ fn placement(modes: &Modes, mode: &StageMode, end: usize) -> Placement {
     // Devices are counted from far enough on that no stage begins below 0.
     let behind = devices.next_multiple_of(node) + node + end;
     let first = behind - devices;
+    let row = modes.row_of[mode.degree];
+    let level = |one: usize, other: usize| {
+        let share_node = modes.links.share_node(one, other);
+        modes.links.level_between([row; 2], share_node)
+    };
+    let (ahead, behind_it) = (level(first - 1, first), level(behind - 1, behind));
     Placement {
         fits: modes.groups_fit(first, mode),
         start: first % node,
-        ahead: modes.links.level(first - 1, first),
-        behind: modes.links.level(behind - 1, behind),
-        ring: modes.links.level(first, behind - 1),
+        ahead,
+        behind: behind_it,
+        farthest: modes.links.farther(ahead, behind_it),
+        ring: level(first, behind - 1),
     }
 }

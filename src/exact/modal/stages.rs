@@ -4,7 +4,7 @@ use crate::exact::bits;
 use crate::exact::modal::items::{Room, Sum};
 use crate::exact::modal::space::Space;
 use crate::problem::confined::{Confined, Held};
-use crate::problem::modes::{Memory, ModalTransfer, Modes, StageMode};
+use crate::problem::modes::{ByLevel, LEVELS, Memory, ModalTransfer, Modes, StageMode};
 use crate::problem::plan::StoppedBy;
 
 /// A stage off the end of an ideal, at a degree.
@@ -28,21 +28,21 @@ pub(super) struct Stage {
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Crossing {
     /// Over the boundary ahead.
-    pub ahead: [u64; 2],
+    pub ahead: ByLevel,
     /// Over the boundary behind.
-    pub behind: [u64; 2],
+    pub behind: ByLevel,
     /// What the stage sends over both.
-    pub both: [u64; 2],
+    pub both: ByLevel,
 }
 
 impl Crossing {
     /// Whatever the levels.
     pub(super) fn least(&self) -> u64 {
-        let least = |ticks: [u64; 2]| ticks[0].min(ticks[1]);
+        let least = |ticks: ByLevel| ticks.into_iter().min().unwrap_or(0);
         least(self.ahead) + least(self.behind) + least(self.both)
     }
 
-    fn side(&mut self, side: Side) -> &mut [u64; 2] {
+    fn side(&mut self, side: Side) -> &mut ByLevel {
         match side {
             Side::Ahead => &mut self.ahead,
             Side::Behind => &mut self.behind,
@@ -50,14 +50,14 @@ impl Crossing {
         }
     }
 
-    fn add(&mut self, (side, ticks): (Side, [u64; 2])) {
+    fn add(&mut self, (side, ticks): (Side, ByLevel)) {
         let sum = self.side(side);
-        (0..2).for_each(|level| sum[level] += ticks[level]);
+        (0..LEVELS).for_each(|level| sum[level] += ticks[level]);
     }
 
-    fn subtract(&mut self, (side, ticks): (Side, [u64; 2])) {
+    fn subtract(&mut self, (side, ticks): (Side, ByLevel)) {
         let sum = self.side(side);
-        (0..2).for_each(|level| sum[level] -= ticks[level]);
+        (0..LEVELS).for_each(|level| sum[level] -= ticks[level]);
     }
 }
 
@@ -79,7 +79,7 @@ pub(super) fn payment(
     degree: usize,
     inside: &dyn Fn(usize) -> bool,
     ahead: &dyn Fn(usize) -> bool,
-) -> Option<(Side, [u64; 2])> {
+) -> Option<(Side, ByLevel)> {
     let sends = inside(transfer.producer);
     let beside = if sends {
         &transfer.leaving
@@ -89,14 +89,17 @@ pub(super) fn payment(
     let ends = transfer.consumers.iter().zip(&beside[degree]);
     let paid_for = ends.filter(|(to, _)| inside(**to) != sends);
     let most = paid_for.clone().map(|(_, ticks)| *ticks);
-    let most = most.reduce(|one, other| [one[0].max(other[0]), one[1].max(other[1])])?;
+    let most = most.reduce(|one, other| std::array::from_fn(|level| one[level].max(other[level])))?;
     let is_ahead = paid_for.map(|(&to, _)| match sends {
         true => ahead(to),
         false => ahead(transfer.producer),
     });
     let side = is_ahead.map(|is_ahead| if is_ahead { Side::Ahead } else { Side::Behind });
     let side = side.reduce(|one, other| if one == other { one } else { Side::Both })?;
-    Some((side, [0, 1].map(|level| transfer.ticks[level] + most[level])))
+    Some((
+        side,
+        std::array::from_fn(|level| transfer.ticks[level] + most[level]),
+    ))
 }
 
 impl Stage {

@@ -8,7 +8,7 @@ use crate::exact::bits;
 use crate::exact::modal::lattice::Lattice;
 use crate::exact::modal::space::{Placement, Space};
 use crate::exact::modal::stages::{Side, Stage, payment};
-use crate::problem::modes::{BETWEEN, Chosen, INSIDE, Modes};
+use crate::problem::modes::{BETWEEN, ByLevel, Chosen, INSIDE, LEVELS, Modes};
 
 /// A set of watched transfers: a bit for each.
 pub(super) type Mask = u64;
@@ -174,19 +174,14 @@ impl Watched {
     }
 
     /// What a stage pays for a watched transfer at each level beyond the cheaper one, and over which boundary.
-    fn beyond(
-        &self,
-        space: &Space,
-        (stage, behind): (&Stage, usize),
-        bit: usize,
-    ) -> Option<(Side, [u64; 2])> {
+    fn beyond(&self, space: &Space, (stage, behind): (&Stage, usize), bit: usize) -> Option<(Side, ByLevel)> {
         let [front, back] = [stage.ahead, behind].map(|ideal| space.lattice.set(ideal));
         let ahead = |item: usize| bits::contains(front, item);
         let inside = |item: usize| bits::contains(back, item) && !ahead(item);
         let transfer = &space.modes.transfers[self.transfers[bit]];
         let (side, ticks) = payment(transfer, stage.degree, &inside, &ahead)?;
         let beyond = ticks.map(|paid| paid - ticks[INSIDE].min(ticks[BETWEEN]));
-        (beyond != [0, 0]).then_some((side, beyond))
+        (beyond != [0; LEVELS]).then_some((side, beyond))
     }
 }
 

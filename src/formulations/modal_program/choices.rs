@@ -342,6 +342,11 @@ fn places(program: &mut Program, modes: &Modes, choices: &[Choice], (k, node): (
 ///
 /// That it is.
 pub fn too_large(problem: &Problem, modes: &Modes) -> Result<(), Unsupported> {
+    if modes.links.differ_by_rows() {
+        return Err(
+            "its kinds of devices have links of their own, of which a program of modes knows nothing",
+        );
+    }
     if modes.rows.len() > 1 && modes.links.node.is_some() {
         return Err(
             "its devices differ and its links have two levels, of which a program of modes knows one kind of device alone",

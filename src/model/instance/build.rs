@@ -3,13 +3,11 @@
 use std::collections::{BTreeSet, HashMap};
 
 use super::{analytic, frozen, offload, rates};
-use crate::model::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, Host, Link, Nodes};
+use crate::model::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, Host};
 use crate::model::fault::{Fault, FaultKind, Piece, closest};
 use crate::model::network::{Layer, MicroBatch, Network, Size, Tensor, Times, find_cycle};
 use crate::model::setting;
-use crate::model::spec::{
-    ClusterSpec, DeviceKindSpec, InstanceSpec, LinkSpec, NetworkSpec, SCHEMA, TensorSpec,
-};
+use crate::model::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, NetworkSpec, SCHEMA, TensorSpec};
 use crate::model::units::{LARGEST_EXACT, ms_to_ns, whole};
 use crate::model::words::{Words, words};
 
@@ -109,7 +107,7 @@ impl Checks {
         }
     }
 
-    fn positive(&mut self, at: String, value: Option<f64>) -> Option<f64> {
+    pub(super) fn positive(&mut self, at: String, value: Option<f64>) -> Option<f64> {
         let value = value?;
         if value.is_finite() && value > 0.0 {
             return Some(value);
@@ -140,27 +138,30 @@ impl Checks {
         1.0
     }
 
+    fn some_kind(&mut self, given: &ClusterSpec) {
+        if given.device_kinds.is_empty() {
+            let kind = FaultKind::Missing {
+                what: "device kind".into(),
+                expected: "at least one".into(),
+                remedy: "add one, such as { name = \"gpu\", count = 4 }".into(),
+            };
+            self.add("cluster.device_kinds", kind);
+        }
+    }
+
     fn cluster(&mut self, spec: &InstanceSpec, notes: &mut Vec<Words>) -> Rates {
         let default = ClusterSpec {
             device_kinds: vec![Default::default()],
             ..ClusterSpec::default()
         };
         let given = spec.cluster.as_ref().unwrap_or(&default);
-        if given.device_kinds.is_empty() {
-            self.add(
-                "cluster.device_kinds",
-                FaultKind::Missing {
-                    what: "device kind".into(),
-                    expected: "at least one".into(),
-                    remedy: "add one, such as { name = \"gpu\", count = 4 }".into(),
-                },
-            );
-        }
+        self.some_kind(given);
         let mut rates = Rates {
             cluster: Cluster {
                 kinds: Vec::new(),
                 link: self.link("cluster.link", given.link.as_ref()),
                 nodes: self.nodes(given.link.as_ref()),
+                links: Vec::new(),
                 groups: Vec::new(),
                 iteration_ns: given
                     .iteration_ms
@@ -207,6 +208,7 @@ impl Checks {
                 resources: self.resources(&at, &kind.resources),
             });
         }
+        rates.cluster.links = self.pair_links(&given.links, &rates.cluster);
         rates.cluster.groups = self.groups(&given.groups, &rates.cluster);
         notes.extend(no_link(spec, given));
         rates
@@ -241,41 +243,6 @@ impl Checks {
             if let Some(count) = count {
                 self.count(format!("{at}.{name}"), count);
             }
-        }
-    }
-
-    fn nodes(&mut self, spec: Option<&LinkSpec>) -> Option<Nodes> {
-        let nodes = spec?.nodes.as_ref()?;
-        self.count("cluster.link.nodes.devices".into(), nodes.devices);
-        if nodes.link.nodes.is_some() {
-            self.add(
-                "cluster.link.nodes.link.nodes",
-                FaultKind::Contradiction {
-                    found: "nodes inside of nodes".into(),
-                    expected: "two levels of links".into(),
-                },
-            );
-        }
-        Some(Nodes {
-            devices: nodes.devices,
-            link: self.link("cluster.link.nodes.link", Some(&nodes.link)),
-        })
-    }
-
-    fn link(&mut self, at: &str, spec: Option<&LinkSpec>) -> Link {
-        let Some(spec) = spec else {
-            return Link {
-                bandwidth_bytes_per_s: DEFAULT_BANDWIDTH_BYTES_PER_S,
-                latency_ns: 0,
-            };
-        };
-        let bandwidth = self.positive(
-            format!("{at}.bandwidth_bytes_per_s"),
-            Some(spec.bandwidth_bytes_per_s),
-        );
-        Link {
-            bandwidth_bytes_per_s: bandwidth.unwrap_or(DEFAULT_BANDWIDTH_BYTES_PER_S),
-            latency_ns: self.time(at, "latency_ms", spec.latency_ms),
         }
     }
 

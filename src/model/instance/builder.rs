@@ -3,7 +3,9 @@
 use super::Instance;
 use crate::model::fault::InputError;
 use crate::model::options::PipelineOptions;
-use crate::model::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, TensorSpec};
+use crate::model::spec::{
+    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, PairLinkSpec, TensorSpec,
+};
 
 /// An instance under construction, from [`Instance::builder`]. What stands in it is validated as a file is, once and
 /// together: [`InstanceBuilder::build`] returns every fault.
@@ -82,6 +84,16 @@ impl InstanceBuilder {
             bandwidth_bytes_per_s,
             latency_ms,
             nodes: None,
+        });
+        self
+    }
+
+    /// Sets the link between a device of one kind and a device of another, or between any two of one, in place of the one between all.
+    pub fn link_between(mut self, kinds: [&str; 2], bandwidth_bytes_per_s: f64, latency_ms: f64) -> Self {
+        self.cluster_mut().links.push(PairLinkSpec {
+            between: kinds.map(str::to_owned),
+            bandwidth_bytes_per_s,
+            latency_ms,
         });
         self
     }

@@ -6,6 +6,7 @@ mod builder;
 mod experts;
 mod frozen;
 mod layers;
+mod links;
 mod modes;
 mod offload;
 mod rates;

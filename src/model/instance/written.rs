@@ -3,11 +3,12 @@
 use std::collections::BTreeMap;
 
 use super::Instance;
-use crate::model::cluster::{DeviceKind, Group, Link, Resource, ShareLevel};
+use crate::model::cluster::{DeviceKind, Group, Link, PairLink, Resource, ShareLevel};
 use crate::model::network::{Experts, Layer, LayerMode, Size, Tensor, Times};
 use crate::model::spec::{
     ClusterSpec, DeviceKindSpec, ExpertsSpec, GroupSpec, InstanceSpec, LayerSpec, LinkSpec, MicroBatchSpec,
-    ModeSpec, NetworkSpec, NodesSpec, ResourceSpec, SCHEMA, ShareLevelSpec, TensorSpec, TimesSpec,
+    ModeSpec, NetworkSpec, NodesSpec, PairLinkSpec, ResourceSpec, SCHEMA, ShareLevelSpec, TensorSpec,
+    TimesSpec,
 };
 use crate::model::units::ns_to_ms;
 
@@ -45,6 +46,9 @@ impl Instance {
                     }),
                     ..link_spec(cluster.link)
                 }),
+                links: (cluster.links.iter())
+                    .map(|pair| pair_link_spec(pair, &cluster.kinds))
+                    .collect(),
                 groups: (cluster.groups.iter())
                     .map(|group| group_spec(group, &cluster.kinds))
                     .collect(),
@@ -199,6 +203,15 @@ fn link_spec(link: Link) -> LinkSpec {
         bandwidth_bytes_per_s: link.bandwidth_bytes_per_s,
         latency_ms: ns_to_ms(link.latency_ns),
         nodes: None,
+    }
+}
+
+fn pair_link_spec(pair: &PairLink, kinds: &[DeviceKind]) -> PairLinkSpec {
+    let own = link_spec(pair.link);
+    PairLinkSpec {
+        between: pair.kinds.map(|kind| kinds[kind].name.clone()),
+        bandwidth_bytes_per_s: own.bandwidth_bytes_per_s,
+        latency_ms: own.latency_ms,
     }
 }
 

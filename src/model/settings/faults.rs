@@ -285,12 +285,15 @@ impl Settings {
         ))
     }
 
-    /// Links of two levels where devices share a stage's work: nothing that plans for these knows which of them share a node.
+    /// Links that are not all alike where devices share a stage's work: nothing that plans for these knows which of them share a node, or a link.
     fn level_faults(&self, instance: &Instance) -> Vec<Fault> {
         let cluster = &instance.cluster;
-        if cluster.nodes.is_none() || !self.heterogeneous || !self.communication.takes_time() {
+        let Some(links) = cluster
+            .unlike_links()
+            .filter(|_| self.heterogeneous && self.communication.takes_time())
+        else {
             return Vec::new();
-        }
+        };
         let reasons = [
             (
                 self.worker == WorkerMode::Concurrent,
@@ -311,11 +314,14 @@ impl Settings {
         let reasons = reasons.into_iter().filter(|(is_one, ..)| *is_one);
         let fault = |(_, at, with): (bool, Piece, String)| {
             let kind = FaultKind::Conflict {
-                found: format!("{with} with links of two levels").into(),
-                expected: "devices that are each alone and sequential, or links of one level".into(),
-                remedy: "leave out `nodes` of the link to plan as if all links were those between nodes: no plan takes longer than it says \
-                         where those inside are faster"
-                    .into(),
+                found: format!("{with} with {links}").into(),
+                expected: "devices that are each alone and sequential, or links that are all alike".into(),
+                remedy: match cluster.nodes {
+                    Some(_) => "leave out `nodes` of the link to plan as if all links were those between nodes: no plan takes longer than \
+                                it says where those inside are faster"
+                        .into(),
+                    None => "leave out `links` of the cluster to plan as if all were its `link`".into(),
+                },
             };
             Fault::new(at, kind)
         };

@@ -56,7 +56,8 @@ impl Asked {
             &asked.replicas,
         ];
         let chooses = !degrees.into_iter().all(Degrees::is_one) || !asked.recompute.is_none();
-        let modal = chooses || (instance.cluster.nodes.is_some() && !share) || are_only_in_modes(instance);
+        let modal =
+            chooses || (instance.cluster.unlike_links().is_some() && !share) || are_only_in_modes(instance);
         let as_target = modal && options.target.is_some();
         Self {
             modal,
@@ -81,8 +82,8 @@ fn are_only_in_modes(instance: &Instance) -> bool {
 
 /// What makes stages have modes.
 fn why_modes(instance: &Instance) -> Words {
-    match &instance.cluster.nodes {
-        Some(_) => "links of two levels".into(),
+    match instance.cluster.unlike_links() {
+        Some(links) => links.into(),
         None if are_only_in_modes(instance) => {
             "layers of which modes alone say what they are on one device".into()
         }

@@ -114,8 +114,8 @@ impl Settings {
             (
                 self.modal,
                 setting::CHUNKS.into(),
-                "stages with modes, or links of two levels".into(),
-                "one device a stage and links of one level: no tensor degrees, replicas or nodes".into(),
+                "stages with modes, or links of two levels or of their own".into(),
+                "one device a stage and one link: no tensor degrees, replicas, nodes or links of their own between kinds".into(),
             ),
             (
                 self.may_have_virtual_stages(),

@@ -7,6 +7,7 @@
 //! added up, and then refused where it is not exact in a double: see [`crate::problem::Problem::new`].
 
 use super::Settings;
+use crate::model::cluster::Link;
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::{Layer, LayerMode, Size, Tensor, Times};
@@ -209,16 +210,23 @@ impl Settings {
         if bytes == 0.0 || !(self.communication.takes_time() || self.modal) {
             return 0.0;
         }
-        let inside = instance.cluster.nodes.map(|nodes| nodes.link);
-        let links = [Some(self.link), inside].into_iter().flatten();
-        let ns = links.map(|link| bytes / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64);
+        let ns = self
+            .links(instance)
+            .map(|link| bytes / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64);
         ns.fold(0.0, f64::max)
     }
 
     fn longest_latency_ns(&self, instance: &Instance) -> f64 {
-        let inside = instance.cluster.nodes.map(|nodes| nodes.link);
-        let links = [Some(self.link), inside].into_iter().flatten();
-        links.map(|link| link.latency_ns as f64).fold(0.0, f64::max)
+        let latencies = self.links(instance).map(|link| link.latency_ns as f64);
+        latencies.fold(0.0, f64::max)
+    }
+
+    /// All links.
+    fn links(&self, instance: &Instance) -> impl Iterator<Item = Link> {
+        let cluster = &instance.cluster;
+        let inside = cluster.nodes.map(|nodes| nodes.link);
+        let pairs = cluster.links.iter().map(|pair| pair.link);
+        [Some(self.link), inside].into_iter().flatten().chain(pairs)
     }
 
     /// How many times longer than at rate 1 a phase may take on any device in play.

@@ -248,7 +248,7 @@ impl Settings {
         refuse(
             self.modal && self.objective == Objective::Period,
             setting::OBJECTIVE,
-            "`period` of stages in modes or over links of two levels, which no order of chunks keeps,",
+            "`period` of stages in modes or over links of two levels or of their own, which no order of chunks keeps,",
             "`iteration`, which runs the order of the schedule".into(),
         );
         refuse(

@@ -29,7 +29,9 @@ impl Modes {
         let bytes = self.tokens * mode.cache.token_bytes as f64 * (context - 1) as f64 / context as f64;
         let link = Link {
             latency_ns: 0,
-            ..self.links.levels[self.links.level_of_group(self.width(degree))]
+            ..self
+                .links
+                .link(self.links.level_of_group(self.row_of[degree], self.width(degree)))
         };
         let once = self.moving(bytes, link);
         let again = if mode.computes_again() { once } else { 0 };

@@ -1,6 +1,6 @@
 //! Tables that layers share, at every tensor degree: what copies cost, and what one stage of both ends saves.
 
-use super::{Memory, Modes, StageMode};
+use super::{ByLevel, Memory, Modes, StageMode};
 use crate::model::instance::Instance;
 use crate::model::settings::Settings;
 use crate::problem::tables::Copies;
@@ -24,9 +24,9 @@ pub struct Table {
     /// Bytes of its gradients.
     pub gradient_bytes: u64,
     /// What summing the gradients of both copies takes as far as a micro-batch bears it, in ticks, by level of the link.
-    pub sum_ticks: [u64; 2],
+    pub sum_ticks: ByLevel,
     /// The same once an iteration, in whole ns.
-    pub sum_ns: [u64; 2],
+    pub sum_ns: ByLevel,
 }
 
 impl Table {
@@ -72,12 +72,13 @@ impl Modes {
                 let bytes = modes.iter().find(|mode| mode.tensor == self.degrees[degree]);
                 let bytes = bytes.map_or(0, |mode| mode.shared_bytes);
                 let held = Table::held(settings, layer.frozen, bytes);
-                let is_summed = settings.sums_copies() && held.gradient_bytes > 0;
-                let of_level =
-                    |of: &dyn Fn(usize) -> u64| [0, 1].map(|level| if is_summed { of(level) } else { 0 });
+                if !settings.sums_copies() || held.gradient_bytes == 0 {
+                    return held;
+                }
+                let sum = |level: usize| self.ring_of(2, level, 2);
                 Table {
-                    sum_ticks: of_level(&|level| self.shared_out(self.ring_of(2, level, 2), bytes as f64)),
-                    sum_ns: of_level(&|level| self.once_ns(self.ring_of(2, level, 2), bytes as f64)),
+                    sum_ticks: std::array::from_fn(|level| self.shared_out(sum(level), bytes as f64)),
+                    sum_ns: std::array::from_fn(|level| self.once_ns(sum(level), bytes as f64)),
                     ..held
                 }
             };

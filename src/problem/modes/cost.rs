@@ -281,7 +281,7 @@ impl Modes {
         self.links.level(last_device, first + one.max(other) * devices)
     }
 
-    /// Charges every tensor that crosses: the producer's stage once, at the level of the farthest consumer, and on every other place the first
+    /// Charges every tensor that crosses: the producer's stage once, at the level that goes farthest to a consumer, and on every other place the first
     /// stage that consumes it once. It goes between the last device of the place that comes first in the row and the first of the other: so do
     /// the tensors of an explicit backward graph, against the order of stages.
     fn add_crossings(
@@ -306,7 +306,8 @@ impl Modes {
                 .collect();
             away.retain(|&(seat, ..)| seat != seats[home]);
             away.sort_unstable();
-            let Some(level) = away.iter().map(|&(_, stage, _)| level_to(stage)).max() else {
+            let levels = away.iter().map(|&(_, stage, _)| level_to(stage));
+            let Some(level) = levels.reduce(|one, other| self.links.farther(one, other)) else {
                 continue;
             };
             let leaving = &transfer.leaving[chosen.stages[home].degree];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{BETWEEN, Modes, StageMode, at_rate};
+use super::{Modes, StageMode, at_rate};
 use crate::model::cluster::Link;
 use crate::model::network::{Layer, LayerMode, Network};
 use crate::model::settings::Settings;
@@ -37,7 +37,7 @@ impl Modes {
             let groups = self.devices_of(mode) / size;
             self.links.groups_fit(start, size, groups)
         };
-        let fits_if_inside = |size: usize| self.links.level_of_group(size) == BETWEEN || fits(size);
+        let fits_if_inside = |size: usize| self.links.node.is_some_and(|node| size > node) || fits(size);
         let sharers = self.sharers[mode.degree].unwrap_or(1);
         fits(tensor)
             && fits_if_inside(tensor * experts)
@@ -74,13 +74,15 @@ impl Modes {
         let experts = self.experts[degree];
         let link = |level: usize| Link {
             latency_ns: 0,
-            ..self.links.levels[level]
+            ..self.links.link(level)
         };
         let around = around / self.contexts[degree] as f64;
-        let group = self.moving(around * mode.collective_bytes as f64, link(super::INSIDE));
+        let row = self.row_of[degree];
+        let level = self.links.level_of_group(row, mode.tensor);
+        let group = self.moving(around * mode.collective_bytes as f64, link(level));
         let routed_bytes = mode.experts.map_or(0, |experts| experts.routed_bytes) as f64;
         let elsewhere = (experts - 1) as f64 / experts as f64 * settings.expert_load;
-        let level = self.links.level_of_group(mode.tensor * experts);
+        let level = self.links.level_of_group(row, mode.tensor * experts);
         group + self.moving(elsewhere * routed_bytes, link(level))
     }
 

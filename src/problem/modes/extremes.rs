@@ -1,6 +1,6 @@
 //! What can be said of all plans at once.
 
-use super::{BETWEEN, INSIDE, LayerWays, Modes, Way};
+use super::{INSIDE, LEVELS, LayerWays, Modes, Way};
 use crate::model::units::gcd;
 
 impl Modes {
@@ -26,7 +26,7 @@ impl Modes {
         });
         let rings = self
             .kinds()
-            .flat_map(|mode| [INSIDE, BETWEEN].map(|level| self.synchronization(gradients, &mode, level)));
+            .flat_map(|mode| (0..LEVELS).map(move |level| self.synchronization(gradients, &mode, level)));
         let tables = self.copies.iter().map(|copy| {
             let sums = copy.tables.iter().flat_map(|table| table.sum_ticks);
             sums.max().unwrap_or(0)

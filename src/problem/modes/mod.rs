@@ -6,6 +6,7 @@ mod copies;
 mod cost;
 mod experts;
 mod extremes;
+mod links;
 mod recomputation;
 mod region;
 mod sharding;
@@ -15,6 +16,7 @@ use std::sync::Arc;
 
 pub use self::copies::{ModalCopies, Table};
 pub use self::cost::{ModalStage, ModalStages, Moves};
+pub use self::links::{BETWEEN, ByLevel, INSIDE, LEVELS, Links};
 pub use self::recomputation::{
     Knapsack, Memory, Ways, bytes_of, fastest_within, greedy_within, host_bytes_of, smallest_way,
 };
@@ -175,7 +177,7 @@ impl Way {
     }
 }
 
-/// A tensor between items: what a side pays inside a node, and between nodes.
+/// A tensor between items: what a side pays for it, by level of the link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ModalTransfer {
     /// The producing item.
@@ -183,13 +185,13 @@ pub struct ModalTransfer {
     /// The other items that consume it, sorted; at least one.
     pub consumers: Vec<usize>,
     /// What either side pays for a micro-batch.
-    pub ticks: [u64; 2],
+    pub ticks: ByLevel,
     /// When it moves.
     pub passes: Passes,
     /// For each degree and consumer, what the producer's stage pays beside if that consumer is elsewhere.
-    pub leaving: Vec<Vec<[u64; 2]>>,
+    pub leaving: Vec<Vec<ByLevel>>,
     /// For each degree and consumer, what the consumer's stage pays beside if the producer is elsewhere.
-    pub entering: Vec<Vec<[u64; 2]>>,
+    pub entering: Vec<Vec<ByLevel>>,
 }
 
 /// When a tensor moves.
@@ -201,57 +203,6 @@ pub enum Passes {
     Backward,
     /// In forward propagation, and its gradient back.
     Both,
-}
-
-/// Links of one level, or of two: inside a node, and between nodes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Links {
-    /// Devices of a node; `None` where there is one level.
-    pub node: Option<usize>,
-    /// The link of each level.
-    levels: [Link; 2],
-}
-
-/// Where a link lies.
-pub const INSIDE: usize = 0;
-/// Between nodes.
-pub const BETWEEN: usize = 1;
-
-impl Links {
-    fn new(cluster: &Cluster, settings: &Settings) -> Self {
-        Self {
-            node: cluster.nodes.map(|nodes| nodes.devices),
-            levels: [
-                cluster.nodes.map_or(settings.link, |nodes| nodes.link),
-                settings.link,
-            ],
-        }
-    }
-
-    /// The level of a link between two devices, numbered from 0.
-    pub fn level(&self, one: usize, other: usize) -> usize {
-        match self.node {
-            Some(devices) if one / devices != other / devices => BETWEEN,
-            _ => INSIDE,
-        }
-    }
-
-    /// Whether no group of a stage spans nodes: so many groups of so many devices from device `start` on.
-    pub fn groups_fit(&self, start: usize, size: usize, groups: usize) -> bool {
-        let fits = |group: usize| {
-            let first = start + group * size;
-            self.level(first, first + size - 1) == INSIDE
-        };
-        size == 1 || self.node.is_none() || (0..groups).all(fits)
-    }
-
-    /// The level at which so many devices in a row exchange something in every pass: inside a node wherever a node has as many.
-    pub(crate) fn level_of_group(&self, devices: usize) -> usize {
-        match self.node {
-            Some(node) if devices > node => BETWEEN,
-            _ => INSIDE,
-        }
-    }
 }
 
 /// How many micro-batches a stage holds, by the replicas of it and of those behind it.
@@ -346,6 +297,7 @@ impl Modes {
         let (experts, others): (Vec<_>, Vec<_>) = all.1.into_iter().unzip();
         let (contexts, sharers) = others.into_iter().unzip();
         let mut modes = Self {
+            links: Links::new(&instance.cluster, settings, &rows),
             devices,
             rows,
             degrees,
@@ -358,7 +310,6 @@ impl Modes {
             transfers: Arc::default(),
             transfers_of: vec![Vec::new(); items.len()],
             copies: Vec::new(),
-            links: Links::new(&instance.cluster, settings),
             flight: Flight::new(settings),
             knapsack: Knapsack::Exact,
             blocks: network.block_ranks(),
@@ -466,7 +417,7 @@ impl Modes {
 
     /// The same where stages have one of these modes of so many replicas all, the only ones that are left.
     pub(crate) fn only(&self, alike: &[StageMode]) -> Self {
-        let of = |all: &[Vec<[u64; 2]>]| alike.iter().map(|mode| all[mode.degree].clone()).collect();
+        let of = |all: &[Vec<ByLevel>]| alike.iter().map(|mode| all[mode.degree].clone()).collect();
         let transfer = |transfer: &ModalTransfer| ModalTransfer {
             leaving: of(&transfer.leaving),
             entering: of(&transfer.entering),
@@ -663,7 +614,7 @@ impl Modes {
         item_of: &[usize],
     ) -> ModalTransfer {
         let layers = &instance.network.layers;
-        let moving = |bytes: u64| self.links.levels.map(|link| self.moving(bytes as f64, link));
+        let moving = |bytes: u64| self.links.by_level(|link| self.moving(bytes as f64, link));
         // What moves beside a tensor is part of its message. A tensor without bytes has none, so that what is beside it takes the latency.
         let is_alone = matches!(tensor.size, Size::Bytes(0));
         let beside = |bytes: u64| {
@@ -672,8 +623,7 @@ impl Modes {
                 ..link
             };
             self.links
-                .levels
-                .map(|link| self.moving(bytes as f64, within(link)))
+                .by_level(|link| self.moving(bytes as f64, within(link)))
         };
         // The most that any of the layers involved adds.
         let extra = |layer: usize, degree: usize, other: usize, of: fn(&LayerMode) -> &[(usize, u64)]| {
@@ -682,7 +632,7 @@ impl Modes {
             let bytes = mode.and_then(|mode| of(mode).iter().find(|(named, _)| *named == other));
             bytes.map_or(0, |(_, bytes)| *bytes)
         };
-        let of_consumers = |degree: usize, bytes: &dyn Fn(usize, usize) -> u64| -> Vec<[u64; 2]> {
+        let of_consumers = |degree: usize, bytes: &dyn Fn(usize, usize) -> u64| -> Vec<ByLevel> {
             let of_item = |&item: &usize| {
                 let inside = tensor.consumers.iter().filter(|&&to| item_of[to] == item);
                 beside(inside.map(|&to| bytes(to, degree)).max().unwrap_or(0))
@@ -698,7 +648,7 @@ impl Modes {
             passes: Passes::Forward,
             ticks: match tensor.size {
                 Size::Bytes(bytes) => moving(bytes),
-                Size::TransferNs(ns) => [ns * self.ticks_per_ns; 2],
+                Size::TransferNs(ns) => [ns * self.ticks_per_ns; LEVELS],
             },
             leaving: self.degrees.iter().map(|&t| of_consumers(t, &leaving)).collect(),
             entering: self.degrees.iter().map(|&t| of_consumers(t, &entering)).collect(),
@@ -756,7 +706,7 @@ impl Modes {
         if members < 2 || rounds == 0 {
             return None;
         }
-        let link = self.links.levels[level];
+        let link = self.links.link(level);
         let messages = rounds as f64 * (members - 1) as f64;
         let ticks = messages * self.ticks_per_ns as f64 / self.micro_batches as f64;
         Some(Ring {
@@ -778,14 +728,14 @@ pub struct Ring {
 impl ModalTransfer {
     /// Whether it may take longer inside a node than between nodes, at some degree.
     pub fn may_be_slower_inside(&self) -> bool {
-        let levels = |ticks: &[[u64; 2]]| ticks.iter().any(|ticks| ticks[INSIDE] > ticks[BETWEEN]);
+        let levels = |ticks: &[ByLevel]| ticks.iter().any(|ticks| ticks[INSIDE] > ticks[BETWEEN]);
         let mut beside = self.leaving.iter().chain(&self.entering);
         levels(&[self.ticks]) || beside.any(|ticks| levels(ticks))
     }
 
     fn is_free(&self) -> bool {
         let beside = self.leaving.iter().chain(&self.entering).flatten();
-        self.ticks == [0, 0] && beside.clone().all(|ticks| *ticks == [0, 0])
+        self.ticks == [0; LEVELS] && beside.clone().all(|ticks| *ticks == [0; LEVELS])
     }
 
     /// With its gradient, which takes as long.

@@ -51,7 +51,10 @@ impl Modes {
             around(all as f64, replicas) + around(of_experts as f64 / experts as f64, replicas / experts);
         let link = Link {
             latency_ns: 0,
-            ..self.links.levels[self.links.level_of_group(mode.tensor * replicas)]
+            ..self.links.link(
+                self.links
+                    .level_of_group(self.row_of[degree], mode.tensor * replicas),
+            )
         };
         let once = self.moving(bytes, link);
         settings

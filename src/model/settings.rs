@@ -165,8 +165,8 @@ impl Settings {
         let groups = options.groups.unwrap_or(Groups::Given);
         let has_groups = groups == Groups::Assign || !instance.cluster.groups.is_empty();
         let share = worker == WorkerMode::Concurrent || has_groups;
-        let asked = Asked::new(&options, instance, share);
         let differ = kinds.len() > 1 || in_play(&|kind| !kind.resources.is_empty());
+        let asked = Asked::new(&options, instance, [share, differ]);
         let heterogeneous = share || (differ && !asked.modal);
         let placement = options.placement.unwrap_or(Placement::Loop);
         let schedule = default_schedule(&options, worker, placement);

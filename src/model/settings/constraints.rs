@@ -53,11 +53,11 @@ impl Settings {
             if !constraint.joins() && !self.knows_confined_stages() {
                 refuse(
                     words!(
-                        "it with {}, virtual stages, or workers that differ or are groups",
+                        "it with {}, virtual stages, or workers that are groups or run both phases at once",
                         setting::OBJECTIVE.given("formula")
                     ),
                     words!(
-                        "{}, or an iteration or latency that is simulated, of devices that are each alone, of one kind or in modes: other searches do not know it",
+                        "{}, or an iteration or latency that is simulated, of devices that are each alone: other searches do not know it",
                         setting::OBJECTIVE.given("period")
                     ),
                 );

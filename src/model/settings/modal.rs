@@ -36,8 +36,8 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// What options ask for, on workers that `share` their work or each have a stage to themselves.
-    pub(super) fn new(options: &PipelineOptions, instance: &Instance, share: bool) -> Self {
+    /// What options ask for, on workers that `share` their work or each have a stage to themselves, and that may `differ`.
+    pub(super) fn new(options: &PipelineOptions, instance: &Instance, [share, differ]: [bool; 2]) -> Self {
         let one = || Degrees::one(1);
         let asked = Self {
             tensor: options.tensor.clone().unwrap_or_else(one),
@@ -55,9 +55,9 @@ impl Asked {
             &asked.context_parallel,
             &asked.replicas,
         ];
-        let chooses = !degrees.into_iter().all(Degrees::is_one) || !asked.recompute.is_none();
+        let needs_modes = instance.cluster.unlike_links().is_some() || confines(options, differ);
         let modal =
-            chooses || (instance.cluster.unlike_links().is_some() && !share) || are_only_in_modes(instance);
+            are_chosen(degrees, &asked.recompute) || (needs_modes && !share) || are_only_in_modes(instance);
         let as_target = modal && options.target.is_some();
         Self {
             modal,
@@ -80,30 +80,48 @@ fn are_only_in_modes(instance: &Instance) -> bool {
     instance.network.layers.iter().any(|layer| layer.only_in_modes)
 }
 
-/// What makes stages have modes.
-fn why_modes(instance: &Instance) -> Words {
-    match instance.cluster.unlike_links() {
-        Some(links) => links.into(),
-        None if are_only_in_modes(instance) => {
-            "layers of which modes alone say what they are on one device".into()
-        }
-        None => words!(
-            "{}, {} or {}",
-            setting::TENSOR,
-            setting::REPLICAS,
-            setting::RECOMPUTE
-        ),
-    }
+/// Whether degrees or recomputation are asked for.
+fn are_chosen(degrees: [&Degrees; 4], recompute: &Recompute) -> bool {
+    !degrees.into_iter().all(Degrees::is_one) || !recompute.is_none()
+}
+
+/// Whether stages may not hold whatever they like where searches of modes alone ask that: on devices that differ, and for the way of one micro-batch.
+fn confines(options: &PipelineOptions, differ: bool) -> bool {
+    let mut constraints = options.constraints.iter().flatten();
+    let is_asked = differ || options.objective == Some(Objective::Latency);
+    is_asked && constraints.any(|constraint| !constraint.joins())
 }
 
 impl Settings {
+    /// What makes stages have modes.
+    fn why_modes(&self, instance: &Instance) -> Words {
+        let degrees = [&self.tensor, &self.expert, &self.context_parallel, &self.replicas];
+        match instance.cluster.unlike_links() {
+            Some(links) => links.into(),
+            None if are_only_in_modes(instance) => {
+                "layers of which modes alone say what they are on one device".into()
+            }
+            None if are_chosen(degrees, &self.recompute) => words!(
+                "{}, {} or {}",
+                setting::TENSOR,
+                setting::REPLICAS,
+                setting::RECOMPUTE
+            ),
+            None => words!(
+                "{} on devices that differ, or of {}",
+                setting::CONSTRAINTS,
+                setting::OBJECTIVE.given("latency")
+            ),
+        }
+    }
+
     /// Options that stages with modes cannot be asked together with.
     pub(super) fn modal_faults(&self, instance: &Instance) -> Vec<Fault> {
         if !self.modal {
             let faults = self.unshared_fault().into_iter().chain(self.alike_fault());
             return faults.collect();
         }
-        let asked = why_modes(instance);
+        let asked = self.why_modes(instance);
         let mut faults = Vec::new();
         let mut refuse = |is_wrong: bool, at: Setting, found: String, expected: &str| {
             if is_wrong {

@@ -62,8 +62,8 @@ class Problem(TypedDict, total=False):
     prompt: int
     """Tokens of a prompt that is read in chunks, each a micro-batch: inference [default: those of the chunks]"""
     recompute: str
-    """What layers may compute again in the backward pass: `none`, `full`, other names of modes, or `choose`
-    [default: none]"""
+    """What layers may compute again in the backward pass, or lay at a host: `none`, `full`, `offload`, other names
+    of modes, or `choose` [default: none]"""
     replicas: Union[int, str, Sequence[object]]
     """Replicas that stages may have, each for every d-th micro-batch: numbers, or `choose` [default: 1]"""
     schedule: Literal["gpipe", "1f1b", "pipedream", "concurrent", "interleaved", "zb-v", "v-half", "v-min"]

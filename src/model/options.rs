@@ -198,7 +198,7 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub replicas: Option<Degrees>,
 
-    /// What layers may compute again in the backward pass: `none`, `full`, other names of modes, or `choose` [default: none]
+    /// What layers may compute again in the backward pass, or lay at a host: `none`, `full`, `offload`, other names of modes, or `choose` [default: none]
     #[cfg_attr(feature = "cli", arg(long, value_name = "NAMES|choose"))]
     #[serde(skip_serializing_if = "Option::is_none")]
     pub recompute: Option<Recompute>,

@@ -96,6 +96,8 @@ switches! {
     modal_ahead,
     /// With modes: stages that no better plan can have are left out of later passes.
     modal_windows,
+    /// With virtual stages and iterations: ranges of what chunks may hold of whole items.
+    count_ranges,
     /// With virtual stages: what devices pay for transfers and can hold of a chain, in few runs.
     device_runs,
     /// With virtual stages: the exchange between devices, from the best quick plan.

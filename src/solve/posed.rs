@@ -231,7 +231,7 @@ pub(crate) fn existence(
     let exact = Method::Exact(exact::Method::Exact);
     // What fits is the same whatever is minimised, and a period is asked soonest.
     let settings = match settings.objective {
-        Objective::Iteration => Settings {
+        Objective::Iteration | Objective::Latency => Settings {
             objective: Objective::Period,
             ..settings
         },

@@ -125,10 +125,15 @@ fn draw(spec: &mut InstanceSpec, seed: u64) -> Option<PipelineOptions> {
 fn compare(seed: u64, instance: &Instance, options: &PipelineOptions, seen: &mut Seen) -> Option<Plan> {
     let settings = Settings::resolve(instance, options).ok()?;
     let problem = Problem::new(instance, settings.clone()).ok()?;
-    // Every other problem is left to bounds and searches, though all plans could be looked at.
-    let left_out = ["exhaustive"].into_iter().filter(|_| seed % 2 == 1);
+    // Every other problem is left to bounds and searches, though all plans could be looked at; some to searches without ranges, or without programs.
+    let left_out: &[&str] = match seed % 16 {
+        7 => &["exhaustive", "count_ranges"],
+        15 => &["exhaustive", "program"],
+        odd if odd % 2 == 1 => &["exhaustive"],
+        _ => &[],
+    };
     let control = Control {
-        switches: Switches::without(left_out).unwrap(),
+        switches: Switches::without(left_out.iter().copied()).unwrap(),
         ..Control::default()
     };
     let plan = Method::Exact(exact::Method::Exact)

@@ -14,11 +14,12 @@ use crate::exact::homogeneous;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::modal;
 use crate::formulations::solver::SolverError;
+use crate::model::options::Objective;
 use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
 use crate::problem::cost::allocation::Allocation;
-use crate::problem::modes::Modes;
+use crate::problem::modes::{Modes, StageMode};
 use crate::problem::plan::{Outcome, StoppedBy};
 
 /// Partial plans of a family that are looked at in a turn.
@@ -40,6 +41,15 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
     raise_to_share(&mut incumbent, modes);
     if modes.rows.len() > 1 {
         offer_plan_of_period(&mut incumbent, modes);
+    }
+    if problem.settings.objective == Objective::Latency && !problem.settings.mode.trains() {
+        let share = share(control);
+        let mut restricted = incumbent.under(share.as_ref().unwrap_or(control));
+        find_soonest(&mut restricted, modes);
+        incumbent.join(restricted);
+        if incumbent.is_over() {
+            return Ok(incumbent.finish(StoppedBy::Completed));
+        }
     }
     let variants = variants(problem, modes);
     let mut families = alike(problem, &variants);
@@ -65,6 +75,29 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
         stopped_by = search(&mut incumbent, (&mut [others], labels), true)?;
     }
     Ok(incumbent.finish(stopped_by))
+}
+
+/// Looks for the plan that one micro-batch passes soonest, of stages that are alike where they have to be.
+fn find_soonest(incumbent: &mut Incumbent, modes: &Modes) {
+    let is_uniform = incumbent.problem.settings.uniform;
+    let sets: Vec<(Modes, Vec<StageMode>)> = match is_uniform {
+        true => modes
+            .alike_kinds()
+            .into_iter()
+            .map(|alike| (modes.only(&alike), alike))
+            .collect(),
+        false => vec![(modes.clone(), Vec::new())],
+    };
+    let mut least_ns = u64::MAX;
+    for (own, alike) in &sets {
+        let named = |mode: StageMode| alike.get(mode.degree).copied().unwrap_or(mode);
+        match modal::find_soonest(incumbent, own, &named) {
+            Ok(own_ns) => least_ns = least_ns.min(own_ns),
+            // Other searches go on with what was found.
+            Err(_) => return,
+        }
+    }
+    incumbent.raise(BoundSource::IdealsAndModes, least_ns.min(incumbent.upper_ns));
 }
 
 /// Begins with the plan of least period: where devices differ, partial plans know nothing of how many of each are left.

@@ -1,6 +1,7 @@
 //! Passes over one lattice, which narrow each other: stages that no better plan can have are left out of all that follow.
 
 use crate::exact::modal::ahead::Ahead;
+use crate::exact::modal::aims::{EachWithin, SoonestThrough};
 use crate::exact::modal::behind::Behind;
 use crate::exact::modal::items::Work;
 use crate::exact::modal::round::Round;
@@ -15,6 +16,9 @@ use crate::problem::modes::Chosen;
 use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 use crate::search::limits::Answer;
+
+/// What no plan takes less than, and a plan, if levels are what they count as.
+pub(super) type Soonest = (u64, Option<(Assignment, Chosen)>);
 
 /// A lattice, the stages in it that may be of use, and what is known of them.
 pub(super) struct Field<'a> {
@@ -75,7 +79,7 @@ impl<'a> Field<'a> {
             next: question.ceiling,
         };
         if let Some(work) = &self.work {
-            let mut pass = RowPass::new(self.problem, &self.space, work, question.least_again);
+            let mut pass = RowPass::<EachWithin>::new(self.problem, &self.space, work, question.least_again);
             let found = pass.run(&mut self.stages, &mut bar)?;
             let is_kept = |plan| !question.least_again || self.keeps(plan, bar);
             return Ok(match found {
@@ -117,6 +121,18 @@ impl<'a> Field<'a> {
                 return Ok(Answer::Plan(plan));
             }
         }
+    }
+
+    /// What no plan takes less than for one micro-batch in forward propagation, and the plan of that; `None` where none takes `limit` ticks at most.
+    pub(super) fn soonest(&mut self, limit: u64, work: &Work) -> Result<Option<Soonest>, StoppedBy> {
+        let mut bar = Bar {
+            limit,
+            next: u64::MAX,
+        };
+        let work = work.of_ideals(self.space.lattice.sums(work.least()));
+        let mut pass = RowPass::<SoonestThrough>::new(self.problem, &self.space, &work, false);
+        let found = pass.run(&mut self.stages, &mut bar)?;
+        Ok(pass.least().map(|least| (least, found)))
     }
 
     /// Whether a plan keeps a limit.

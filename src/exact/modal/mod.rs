@@ -2,6 +2,7 @@
 #![doc = include_str!("../../../formulations/modal.md")]
 
 mod ahead;
+mod aims;
 mod behind;
 mod field;
 mod items;
@@ -22,7 +23,7 @@ use crate::heuristics::{self, Effort};
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
 use crate::problem::cost::allocation::Allocation;
-use crate::problem::modes::{Chosen, Knapsack, Modes};
+use crate::problem::modes::{Chosen, Knapsack, Modes, StageMode};
 use crate::problem::plan::{Outcome, Statistics, StoppedBy};
 use crate::problem::{Assignment, Problem};
 use crate::search::limits::{self, Answer, Asked, Halving};
@@ -62,6 +63,31 @@ fn quick_plan(known: &Incumbent) -> Option<Allocation> {
         }
     }
     incumbent.plan
+}
+
+/// Looks for the plan that one micro-batch passes soonest, in forward propagation: a shortest path over ideals and rows of devices. Where a tensor may skip
+/// a stage over links that differ, what is proved stays a bound.
+///
+/// * `modes`: those that stages may have together.
+/// * `named`: tells which of the problem's modes each of these is.
+pub(super) fn find_soonest(
+    incumbent: &mut Incumbent,
+    modes: &Modes,
+    named: &dyn Fn(StageMode) -> StageMode,
+) -> Result<u64, StoppedBy> {
+    let (problem, control) = (incumbent.problem, incumbent.control);
+    let limit = incumbent.target_ns();
+    match ModalSearch::new(problem, modes, control).soonest(limit)? {
+        None => Ok(limit.saturating_add(1)),
+        Some((least, found)) => {
+            let plan = found.map(|(assignment, mut chosen)| {
+                chosen.stages.iter_mut().for_each(|mode| *mode = named(*mode));
+                allocation(assignment, chosen)
+            });
+            incumbent.offer_some(plan);
+            Ok(least)
+        }
+    }
 }
 
 /// The plan of Piper's program: the same search, but each stage decides what it computes again by [`Knapsack::Greedy`]. Its bound is the one

@@ -1,4 +1,5 @@
-//! A pass over the ideals from the end where devices differ: labels say how many of each row of devices are taken.
+//! A pass over the ideals from the end where devices differ: labels say how many of each row of devices are taken. Each stage keeps a limit, or all of
+//! them together take least ([`aims`](super::aims)).
 //!
 //! Stages of a row take its devices in pipeline order, and rows may alternate. A stage knows the place of its devices in their nodes from the
 //! place where its row ends, which is chosen when the first stage of the row is taken off; the boundary ahead of it depends on what comes
@@ -9,11 +10,12 @@
 use std::collections::HashMap;
 use std::ops::Range;
 
+use crate::exact::modal::aims::{Ahead, Aim};
 use crate::exact::modal::items::Work;
 use crate::exact::modal::labels::{Behind, Counted};
 use crate::exact::modal::space::{Placement, Run, Space};
 use crate::exact::modal::stages::{Bar, Stage, Stages};
-use crate::problem::modes::{Chosen, LEVELS, Modes};
+use crate::problem::modes::{Chosen, Modes};
 use crate::problem::plan::StoppedBy;
 use crate::problem::{Assignment, Problem};
 
@@ -25,25 +27,25 @@ const UNKNOWN: u16 = u16::MAX;
 
 /// What the stages behind an ideal have taken, in one way to get there.
 #[derive(Clone, Debug)]
-struct RowLabel {
+struct RowLabel<K> {
     /// Devices of each row.
     taken: Box<[u16]>,
     /// For each row, the first device that is taken: its place in its node, or, where the row shares a node with another, its number.
     places: Box<[u16]>,
-    /// Whether the first of these stages keeps the limit if the boundary ahead of it lies at a level.
-    keeps: [bool; LEVELS],
+    /// What is known of their time.
+    known: K,
     behind: Behind,
 }
 
-impl RowLabel {
+impl<K> RowLabel<K> {
     /// Whether whatever can be ahead of the other label, of the same places, can be ahead of this one at no more cost.
-    fn dominates(&self, other: &Self, counted: &Counted) -> bool {
+    fn dominates<A: Aim<Known = K>>(&self, other: &Self, counted: &Counted) -> bool {
         self.taken
             .iter()
             .zip(&other.taken)
             .all(|(one, other)| one <= other)
             && counted.dominates(&self.behind, &other.behind)
-            && (0..LEVELS).all(|level| self.keeps[level] || !other.keeps[level])
+            && A::dominates(&self.known, &other.known)
     }
 }
 
@@ -51,7 +53,7 @@ impl RowLabel {
 type Place = (usize, Box<[u16]>);
 
 /// A pass for one limit.
-pub(super) struct RowPass<'s, 'a> {
+pub(super) struct RowPass<'s, 'a, A: Aim> {
     space: &'s Space<'a>,
     /// What each ideal takes at least.
     work: &'s Work,
@@ -60,12 +62,12 @@ pub(super) struct RowPass<'s, 'a> {
     shares_node: Vec<bool>,
     /// The levels of all links.
     levels: Vec<usize>,
-    labels: Vec<RowLabel>,
+    labels: Vec<RowLabel<A::Known>>,
     /// By ideal, the labels that none dominates.
     own: Vec<HashMap<Place, Vec<usize>>>,
 }
 
-impl<'s, 'a> RowPass<'s, 'a> {
+impl<'s, 'a, A: Aim> RowPass<'s, 'a, A> {
     /// Nothing reached yet.
     pub(super) fn new(problem: &Problem, space: &'s Space<'a>, work: &'s Work, least_again: bool) -> Self {
         let modes = space.modes;
@@ -74,7 +76,7 @@ impl<'s, 'a> RowPass<'s, 'a> {
         let start = RowLabel {
             taken: vec![0; rows].into(),
             places: vec![UNKNOWN; rows].into(),
-            keeps: [true; LEVELS],
+            known: A::NOTHING,
             behind: Behind::nothing(all),
         };
         let mut own = vec![HashMap::new(); space.lattice.len()];
@@ -109,24 +111,29 @@ impl<'s, 'a> RowPass<'s, 'a> {
             })?;
             if self.labels.len() > looked + LOOK {
                 looked = self.labels.len();
-                let bytes = looked * (size_of::<RowLabel>() + 16 * space.modes.rows.len() + 64);
+                let bytes = looked * (size_of::<RowLabel<A::Known>>() + 16 * space.modes.rows.len() + 64);
                 if bytes > space.control.room_bytes() {
                     return Err(StoppedBy::MemoryLimit);
                 }
             }
-            if !self.counted.least_again && self.ending().is_some() {
+            if A::FIRST_WILL_DO && !self.counted.least_again && self.ending().is_some() {
                 break;
             }
         }
         Ok(self.ending().and_then(|label| self.plan(label)))
     }
 
-    /// Of the labels ahead of which nothing is left, the one that computes least again.
+    /// What the stages of the plan that was found take together, where that is asked for.
+    pub(super) fn least(&self) -> Option<u64> {
+        self.ending().map(|label| A::taken(&self.labels[label].known))
+    }
+
+    /// Of the labels ahead of which nothing is left, the one that takes least, and that computes least again.
     fn ending(&self) -> Option<usize> {
         let labels = self.own[0].values().flatten().copied();
         labels
             .filter(|&at| self.counted.may_end(&self.labels[at].behind))
-            .min_by_key(|&at| (self.labels[at].behind.again, at))
+            .min_by_key(|&at| (A::taken(&self.labels[at].known), self.labels[at].behind.again, at))
     }
 
     /// Takes a stage off ahead of every label, with every number of replicas and at every place that its devices may have.
@@ -156,7 +163,7 @@ impl<'s, 'a> RowPass<'s, 'a> {
     }
 
     /// Where the devices of the next stage of a row may end, counted as its places are.
-    fn ends(&self, label: &RowLabel, row: usize) -> Range<usize> {
+    fn ends(&self, label: &RowLabel<A::Known>, row: usize) -> Range<usize> {
         let own = &self.space.modes.rows[row];
         match (label.places[row], self.shares_node[row]) {
             (UNKNOWN, true) => own.first + 1..own.first + own.devices + 1,
@@ -168,7 +175,7 @@ impl<'s, 'a> RowPass<'s, 'a> {
     /// Whether a stage on so many devices of a row leaves devices and stages to what is ahead of it.
     fn leaves_enough(
         &self,
-        label: &RowLabel,
+        label: &RowLabel<A::Known>,
         (ideal, row): (usize, usize),
         devices: usize,
         bar: &mut Bar,
@@ -188,7 +195,7 @@ impl<'s, 'a> RowPass<'s, 'a> {
     }
 
     /// The level of the boundary between a stage of a row, whose devices end there, and the stages behind it.
-    fn level(&self, label: &RowLabel, row: usize, end: usize) -> usize {
+    fn level(&self, label: &RowLabel<A::Known>, row: usize, end: usize) -> usize {
         let modes = self.space.modes;
         if label.behind.before.is_none() {
             return self.levels[0];
@@ -205,7 +212,7 @@ impl<'s, 'a> RowPass<'s, 'a> {
     /// Takes a stage off ahead of a label in a mode that its layers take so long in, on devices of a row that end there.
     fn extend(
         &mut self,
-        (at, label): (usize, &RowLabel),
+        (at, label): (usize, &RowLabel<A::Known>),
         (stage, row, end): (&Stage, usize, usize),
         (run, placement, work): (&Run, &Placement, u64),
         bar: &mut Bar,
@@ -218,24 +225,18 @@ impl<'s, 'a> RowPass<'s, 'a> {
             false => placement.start,
         };
         let behind = self.level(label, row, end);
-        if !label.keeps[behind] {
+        let ahead = Ahead {
+            stage,
+            run,
+            placement: Placement { behind, ..*placement },
+            work,
+            levels: &self.levels,
+        };
+        let Some(known) = A::ahead_of(&label.known, &ahead, space, bar) else {
             return;
-        }
-        let mut keeps = [false; LEVELS];
-        for &ahead in &self.levels {
-            let own = Placement {
-                ahead,
-                behind,
-                farthest: space.modes.links.farther(ahead, behind),
-                ..*placement
-            };
-            keeps[ahead] = bar.keeps(space.time(stage, run, &own, work));
-        }
-        if keeps == [false; LEVELS] {
-            return;
-        }
+        };
         let mut next = RowLabel {
-            keeps,
+            known,
             behind: self
                 .counted
                 .ahead_of((at, &label.behind), (stage, run.mode, work)),
@@ -259,7 +260,7 @@ impl<'s, 'a> RowPass<'s, 'a> {
     }
 
     /// Adds a label, unless another dominates it.
-    fn add(&mut self, row: usize, label: RowLabel) {
+    fn add(&mut self, row: usize, label: RowLabel<A::Known>) {
         let links = &self.space.modes.links;
         let place: Place = match (links.node, links.differ_by_rows()) {
             (Some(_), _) => (row, label.places.clone()),
@@ -268,10 +269,10 @@ impl<'s, 'a> RowPass<'s, 'a> {
         };
         let own = self.own[label.behind.ideal].entry(place).or_default();
         let (labels, counted) = (&self.labels, &self.counted);
-        if own.iter().any(|&at| labels[at].dominates(&label, counted)) {
+        if own.iter().any(|&at| labels[at].dominates::<A>(&label, counted)) {
             return;
         }
-        own.retain(|&at| !label.dominates(&labels[at], counted));
+        own.retain(|&at| !label.dominates::<A>(&labels[at], counted));
         own.push(self.labels.len());
         self.labels.push(label);
     }

@@ -1,7 +1,7 @@
 //! One question: is there a plan whose every stage keeps a limit?
 
 use crate::exact::ideals::growth;
-use crate::exact::modal::field::Field;
+use crate::exact::modal::field::{Field, Soonest};
 use crate::exact::modal::items::{self, Sum, Work};
 use crate::exact::modal::lattice::Lattice;
 use crate::exact::modal::space::Space;
@@ -120,19 +120,30 @@ impl<'a> ModalSearch<'a> {
         self.asked(question).unwrap_or_else(Answer::Stopped)
     }
 
+    /// What no plan takes less than for one micro-batch, and the plan of that; see [`Field::soonest`].
+    pub(super) fn soonest(&mut self, limit: u64) -> Result<Option<Soonest>, StoppedBy> {
+        let Some(work) = Work::of_items(self.modes, &self.sums, &self.device_times) else {
+            return Ok(None);
+        };
+        self.field(false)?.soonest(limit, &work)
+    }
+
     fn asked(&mut self, question: Question) -> Result<ModalAnswer, StoppedBy> {
         let most = self.most();
-        let own = &mut self.fields[usize::from(question.in_order)];
-        let field = match own {
-            Some(field) => field,
-            None => {
-                let lattice = Lattice::new(&self.predecessors, question.in_order, self.control)?;
-                let known = (self.modes, self.problem.confined.as_ref());
-                let space = Space::new(known, self.control, lattice, self.sums.clone());
-                own.insert(Field::new(self.problem, space, self.work.as_ref()))
-            }
-        };
+        let field = self.field(question.in_order)?;
         field.narrow(question.ceiling.min(most))?;
         field.ask(question)
+    }
+
+    /// The passes over all ideals, or over those along the numbering of the items.
+    fn field(&mut self, in_order: bool) -> Result<&mut Field<'a>, StoppedBy> {
+        let own = &mut self.fields[usize::from(in_order)];
+        if own.is_none() {
+            let lattice = Lattice::new(&self.predecessors, in_order, self.control)?;
+            let known = (self.modes, self.problem.confined.as_ref());
+            let space = Space::new(known, self.control, lattice, self.sums.clone());
+            *own = Some(Field::new(self.problem, space, self.work.as_ref()));
+        }
+        Ok(own.as_mut().expect("it was made"))
     }
 }

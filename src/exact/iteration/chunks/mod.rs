@@ -213,7 +213,7 @@ impl<'a> ChunkRuns<'a> {
             Turn::Move => moves::improve(incumbent, options, within),
             Turn::Period => ask_period(incumbent, options, labels, within)?,
             Turn::Ranges => {
-                if let Some(paths) = self.paths.as_mut().filter(|_| switches.program) {
+                if let Some(paths) = self.paths.as_mut().filter(|_| switches.count_ranges) {
                     ranges::prove(paths, incumbent, (beat_ns, within));
                 }
             }

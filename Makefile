@@ -116,6 +116,7 @@ study-hybrid-online: build ## Online policies against baselines and bounds, the 
 study-modes: build ## What choosing cut, degrees and recomputation together gains; writes studies/modes
 	studies/modes/run
 	studies/modes/rules
+	studies/modes/regions
 
 study-what-ships: build ## What frameworks do unless told otherwise against the optimum; writes studies/what-ships
 	studies/what-ships/run

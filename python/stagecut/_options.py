@@ -31,6 +31,8 @@ class Problem(TypedDict, total=False):
     """Whether a layer's forward and backward pass share a stage [default: tied]"""
     device_kinds: Sequence[str]
     """Use only these device kinds, separated by commas"""
+    device_order: Literal["free", "given"]
+    """Whether stages go through the kinds of devices in any order, or as these are listed [default: free]"""
     devices: int
     """Plan as if there were so many devices of the kind, alike [default: its count]"""
     expert: Union[int, str, Sequence[object]]

@@ -141,7 +141,10 @@ impl Checker<'_> {
             return None;
         }
         let objective_ns = match self.settings.reads_prompt() {
-            true => self.read_ns(plan),
+            true => {
+                let each = self.chunks_ns(plan.stages.len());
+                self.read_ns(plan, &each)
+            }
             false => self.objective(&forward, &backward),
         };
         if let Some(stated) = plan.objective_ms {

@@ -6,7 +6,7 @@ use super::virtual_stages::Held;
 use super::{Checker, Figures, Violation, shards, states};
 use crate::model::cluster::{Link, Resource};
 use crate::model::network::{LayerMode, Size};
-use crate::model::options::{Mode, Objective, Schedule, Synchronization};
+use crate::model::options::{DeviceOrder, Mode, Objective, Schedule, Synchronization};
 use crate::model::settings::Settings;
 use crate::model::units::NS_PER_MS;
 use crate::problem::plan::{Moved, Plan, PlanMode, PlanRun, PlanStage, Transfers};
@@ -43,7 +43,7 @@ impl Placed {
 
 /// Sums over a stage, in ns and bytes.
 #[derive(Clone, Copy, Default)]
-struct Sum {
+pub(super) struct Sum {
     forward_ns: f64,
     backward_ns: f64,
     weight_ns: f64,
@@ -69,6 +69,11 @@ const RECEIVED: usize = 0;
 const SENT: usize = 1;
 
 impl Sum {
+    /// All that it does in forward propagation.
+    pub(super) fn forward_ns(&self) -> f64 {
+        self.forward_ns + self.group_forward_ns + self.moved_ns[0].iter().sum::<f64>()
+    }
+
     /// What a device holds for good, with its part of what replicas share out.
     fn base_bytes(&self, placed: &Placed) -> u128 {
         self.held_bytes
@@ -93,7 +98,7 @@ impl Checker<'_> {
         let modes = self.modes_of_layers(plan, &placed)?;
         self.told_of_recomputation(plan, &modes);
         let mut sums = self.modal_sums(&placed, &modes);
-        self.add_crossings(&placed, &modes, &mut sums);
+        self.add_crossings((&placed, &modes), &|size| size, &mut sums);
         self.add_copies(&placed, &modes, &mut sums);
         let mut behind = 0;
         let mut period_ms = 0.0f64;
@@ -107,6 +112,7 @@ impl Checker<'_> {
         }
         let objective_ms = match self.settings.objective {
             _ if self.settings.has_virtual_stages() => self.chunks_of_rows(plan, &placed, &sums)?,
+            _ if self.settings.reads_prompt() => self.modal_read_ms(plan, (&placed, &modes)),
             Objective::Iteration | Objective::Latency => self.iteration_ms(&placed),
             Objective::Period | Objective::Tokens | Objective::Formula => period_ms,
         };
@@ -216,6 +222,7 @@ impl Checker<'_> {
                 false => None,
             };
             let kind = self.kind_of(stage);
+            self.in_order_of_kinds(k, placed.last().map(|before| before.kind), kind);
             let next = next.entry(kind).or_insert_with(|| self.first_of(kind));
             let first = before.map_or(*next, |before| before.devices[0]);
             let stage_of = Placed {
@@ -231,6 +238,18 @@ impl Checker<'_> {
             placed.push(stage_of);
         }
         Some(placed)
+    }
+
+    /// Kinds come in the order in which they are listed, where that is asked.
+    fn in_order_of_kinds(&mut self, k: usize, before: Option<usize>, kind: usize) {
+        let rank = |kind: usize| self.settings.kinds.iter().position(|&own| own == kind);
+        if self.settings.device_order == DeviceOrder::Given
+            && before.is_some_and(|one| rank(one) > rank(kind))
+        {
+            let found = format!("`{}`", self.instance.cluster.kinds[kind].name);
+            let expected = "a kind that is not listed before that of the stage ahead, as the order is given";
+            self.wrong(format!("stages[{k}].devices"), found, expected);
+        }
     }
 
     /// Degrees are those of the first stage where all are to be alike.
@@ -490,7 +509,7 @@ impl Checker<'_> {
         }
     }
 
-    fn modal_sums(&self, placed: &[Placed], modes: &[Option<LayerMode>]) -> Vec<Sum> {
+    pub(super) fn modal_sums(&self, placed: &[Placed], modes: &[Option<LayerMode>]) -> Vec<Sum> {
         let settings = self.settings;
         let trains = settings.mode.trains();
         let mut sums = vec![Sum::default(); placed.len()];
@@ -574,7 +593,12 @@ impl Checker<'_> {
     }
 
     /// Charges every tensor to the stages that it leaves and enters.
-    fn add_crossings(&self, placed: &[Placed], modes: &[Option<LayerMode>], sums: &mut [Sum]) {
+    pub(super) fn add_crossings(
+        &self,
+        (placed, modes): (&[Placed], &[Option<LayerMode>]),
+        size_of: &dyn Fn(Size) -> Size,
+        sums: &mut [Sum],
+    ) {
         if !self.settings.communication.takes_time() {
             return;
         }
@@ -633,13 +657,17 @@ impl Checker<'_> {
                 let entering = readers
                     .iter()
                     .map(|&to| own(to, |mode| &mode.input_bytes, tensor.producer));
-                let ns = self.moving_ns(tensor.size, link_to(stage), entering.max().unwrap_or(0));
+                let ns = self.moving_ns(size_of(tensor.size), link_to(stage), entering.max().unwrap_or(0));
                 sums[stage].add_moved(pass, RECEIVED, ns, has_gradient);
             }
             if let Some(&farthest) = away.keys().max_by(|one, other| is_farther(one, other)) {
                 let readers = away.values().flatten();
                 let leaving = readers.map(|&to| own(tensor.producer, |mode| &mode.output_bytes, to));
-                let ns = self.moving_ns(tensor.size, link_to(farthest), leaving.max().unwrap_or(0));
+                let ns = self.moving_ns(
+                    size_of(tensor.size),
+                    link_to(farthest),
+                    leaving.max().unwrap_or(0),
+                );
                 sums[home].add_moved(pass, SENT, ns, has_gradient);
             }
         }

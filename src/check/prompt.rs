@@ -3,15 +3,16 @@
 use std::collections::BTreeSet;
 
 use super::costs::TIME_TOLERANCE_MS;
+use super::modes::Placed;
 use super::{Checker, FORWARD, Violation, workers};
+use crate::model::network::{LayerMode, Size};
 use crate::model::units::NS_PER_MS;
 use crate::problem::plan::Plan;
 
 impl Checker<'_> {
     /// The time until a prompt is read, in ns: by stage and chunk, each behind the one before it and itself on the stage before. Stated times of chunks
     /// are held against it.
-    pub(super) fn read_ns(&mut self, plan: &Plan) -> u128 {
-        let each = self.chunks_ns(plan.stages.len());
+    pub(super) fn read_ns(&mut self, plan: &Plan, each: &[Vec<u128>]) -> u128 {
         let ms = |ns: &u128| *ns as f64 / NS_PER_MS;
         self.chunks_ms = each.iter().map(|stage| stage.iter().map(ms).collect()).collect();
         for k in 0..each.len() {
@@ -38,8 +39,47 @@ impl Checker<'_> {
         done[each.len()][chunks]
     }
 
+    /// The time until stages in modes have read a prompt, in ms: each chunk is a micro-batch of its own size.
+    pub(super) fn modal_read_ms(
+        &mut self,
+        plan: &Plan,
+        (placed, modes): (&[Placed], &[Option<LayerMode>]),
+    ) -> f64 {
+        let Some(prompt) = &self.settings.prompt else {
+            return 0.0;
+        };
+        let mut each = vec![Vec::new(); placed.len()];
+        for chunk in prompt.chunks() {
+            let part = |bytes: u64| chunk.share_of(bytes, prompt);
+            let of_chunk = |mode: &LayerMode| {
+                let mut own = mode.clone();
+                for (times, reading) in own.times.iter_mut().zip(&mode.readings) {
+                    let ns = reading.map(|reading| reading.ns(chunk, prompt));
+                    times
+                        .iter_mut()
+                        .zip(ns)
+                        .for_each(|(times, ns)| times.forward_ns = ns);
+                }
+                own.collective_bytes = part(mode.collective_bytes);
+                let beside = own.input_bytes.iter_mut().chain(&mut own.output_bytes);
+                beside.for_each(|(_, bytes)| *bytes = part(*bytes));
+                own
+            };
+            let own: Vec<_> = modes.iter().map(|mode| mode.as_ref().map(of_chunk)).collect();
+            let mut sums = self.modal_sums(placed, &own);
+            let of_tensor = |size: Size| match size {
+                Size::Bytes(bytes) => Size::Bytes(part(bytes)),
+                Size::TransferNs(ns) => Size::TransferNs(part(ns)),
+            };
+            self.add_crossings((placed, &own), &of_tensor, &mut sums);
+            let both = each.iter_mut().zip(&sums);
+            both.for_each(|(stage, sum)| stage.push(sum.forward_ns() as u128));
+        }
+        self.read_ns(plan, &each) as f64 / NS_PER_MS
+    }
+
     /// What each chunk takes on each of so many stages, from layers and tensors.
-    fn chunks_ns(&self, stages: usize) -> Vec<Vec<u128>> {
+    pub(super) fn chunks_ns(&self, stages: usize) -> Vec<Vec<u128>> {
         let Some(prompt) = &self.settings.prompt else {
             return Vec::new();
         };

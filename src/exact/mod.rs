@@ -115,7 +115,7 @@ fn known<'a>(problem: &'a Problem, control: &'a Control) -> Incumbent<'a> {
 
 /// Whether a method may prove what [`Method::Exact`] has left open.
 fn may_know_more(method: Method, problem: &Problem) -> bool {
-    if problem.confined.is_some() {
+    if problem.confined.is_some() || problem.has_ordered_rows() {
         return false;
     }
     match (&problem.modes, &problem.workers) {

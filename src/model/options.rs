@@ -153,6 +153,11 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub groups: Option<Groups>,
 
+    /// Whether stages go through the kinds of devices in any order, or as these are listed [default: free]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub device_order: Option<DeviceOrder>,
+
     /// How the devices of a group keep their weights equal [default: none]
     #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -264,6 +269,7 @@ impl PipelineOptions {
             shares: self.shares.or(fallback.shares),
             share_parts: self.share_parts.or(fallback.share_parts),
             groups: self.groups.or(fallback.groups),
+            device_order: self.device_order.or(fallback.device_order),
             synchronization: self.synchronization.or(fallback.synchronization),
             optimizer: self.optimizer.or(fallback.optimizer),
             precision: self.precision.or(fallback.precision),
@@ -351,6 +357,16 @@ named_values! {
         Given = "given",
         /// The plan decides: any devices may work as one.
         Assign = "assign",
+    }
+}
+
+named_values! {
+    /// In which order stages go through the kinds of devices.
+    DeviceOrder {
+        /// Any.
+        Free = "free",
+        /// That in which the kinds are listed: no stage is on a kind before that of the stage ahead of it. Kinds may be left out.
+        Given = "given",
     }
 }
 

@@ -29,6 +29,7 @@ settings! {
     SHARES = "shares",
     SHARE_PARTS = "share_parts",
     GROUPS = "groups",
+    DEVICE_ORDER = "device_order",
     SYNCHRONIZATION = "synchronization",
     OPTIMIZER = "optimizer",
     PRECISION = "precision",
@@ -75,7 +76,7 @@ settings! {
 }
 
 /// The options of a problem, in the order of their fields.
-pub(crate) const OF_PROBLEM: [Setting; 37] = [
+pub(crate) const OF_PROBLEM: [Setting; 38] = [
     MODE,
     STAGES,
     DEVICES,
@@ -98,6 +99,7 @@ pub(crate) const OF_PROBLEM: [Setting; 37] = [
     SHARES,
     SHARE_PARTS,
     GROUPS,
+    DEVICE_ORDER,
     SYNCHRONIZATION,
     OPTIMIZER,
     PRECISION,

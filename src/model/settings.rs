@@ -17,9 +17,9 @@ use crate::model::instance::Instance;
 use crate::model::network::{Layer, Size, Tensor, Times};
 use crate::model::objective::Formula;
 use crate::model::options::{
-    Communication, Constraint, Cuts, Degrees, Groups, KeptStates, MemoryLimit, Mode, Objective, Optimizer,
-    OptimizerSharding, PipelineOptions, Placement, Recompute, Region, Schedule, Shares, StatePrecision,
-    Synchronization, WorkerMode,
+    Communication, Constraint, Cuts, Degrees, DeviceOrder, Groups, KeptStates, MemoryLimit, Mode, Objective,
+    Optimizer, OptimizerSharding, PipelineOptions, Placement, Recompute, Region, Schedule, Shares,
+    StatePrecision, Synchronization, WorkerMode,
 };
 use crate::model::prompt::Prompt;
 use crate::model::setting;
@@ -69,6 +69,8 @@ pub struct Settings {
     pub share_parts: Option<usize>,
     /// Which devices form a worker. Default: given.
     pub groups: Groups,
+    /// In which order stages go through the kinds of devices. Default: any.
+    pub device_order: DeviceOrder,
     /// How the devices of a group keep their weights equal. Default: at no cost.
     pub synchronization: Synchronization,
     /// Whether workers differ, or can: several kinds, resources, groups, or concurrent workers. Otherwise every stage runs
@@ -163,8 +165,7 @@ impl Settings {
         let of_schedule = || options.schedule.map_or(WorkerMode::Sequential, Schedule::worker);
         let worker = options.worker.unwrap_or_else(of_schedule);
         let groups = options.groups.unwrap_or(Groups::Given);
-        let has_groups = groups == Groups::Assign || !instance.cluster.groups.is_empty();
-        let share = worker == WorkerMode::Concurrent || has_groups;
+        let share = worker == WorkerMode::Concurrent || has_groups(instance, groups);
         let differ = kinds.len() > 1 || in_play(&|kind| !kind.resources.is_empty());
         let asked = Asked::new(&options, instance, [share, differ]);
         let heterogeneous = share || (differ && !asked.modal);
@@ -195,6 +196,7 @@ impl Settings {
             shares: options.shares.unwrap_or(Shares::Best),
             share_parts: options.share_parts,
             groups,
+            device_order: options.device_order.unwrap_or(DeviceOrder::Free),
             synchronization: options.synchronization.unwrap_or(asked.synchronization()),
             heterogeneous,
             kinds,
@@ -269,6 +271,7 @@ impl Settings {
             shares: is_concurrent.then_some(self.shares),
             share_parts: self.share_parts,
             groups: self.heterogeneous.then_some(self.groups),
+            device_order: (self.device_order != DeviceOrder::Free).then_some(self.device_order),
             synchronization: (self.heterogeneous || self.modal).then_some(self.synchronization),
             optimizer: Some(self.optimizer),
             // What is kept as the network has it is what plans without the word have.
@@ -552,6 +555,11 @@ fn stages(instance: &Instance, options: &PipelineOptions, kinds: &[usize]) -> us
     let devices = options.devices.filter(|&devices| devices > 0);
     let asked = options.stages.or(devices);
     asked.or(workers(instance, kinds)).unwrap_or(1)
+}
+
+/// Whether several devices may work as one.
+fn has_groups(instance: &Instance, groups: Groups) -> bool {
+    groups == Groups::Assign || !instance.cluster.groups.is_empty()
 }
 
 /// Where nothing is said: the schedule of such workers, or of their chunks.

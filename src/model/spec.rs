@@ -178,6 +178,12 @@ pub struct ModeSpec {
     /// The part of `backward_ms` that is gradients of weights, in ms, as of a layer.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight_ms: Option<f64>,
+    /// The part of `forward_ms` that is attention, in ms, as of a layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub attention_ms: Option<f64>,
+    /// The part of `forward_ms` that each chunk of a prompt takes, in ms, as of a layer.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub fixed_ms: Option<f64>,
     /// Measured times by device kind, as of a layer.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub times: BTreeMap<String, TimesSpec>,

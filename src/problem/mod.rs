@@ -195,7 +195,9 @@ impl Problem {
             Some(virtual_stages) => virtual_stages.chunks(),
             None => settings.stages.min(items.len()),
         };
-        let (modes, modal_chunks) = modes(instance, &settings, (&items, &copies));
+        let layers: Vec<Vec<usize>> = items.iter().map(Item::all_layers).collect();
+        let (modes, modal_chunks) = modes(instance, &settings, (&layers, &copies));
+        let reads = Reads::in_modes(instance, &settings, (&layers, &copies));
         if modes.is_some() {
             // They are counted at every degree.
             copies.clear();
@@ -211,7 +213,9 @@ impl Problem {
             copies,
             ties,
             confined: Confined::new(instance, &problem.settings, &problem.items),
-            reads: Reads::new(instance, &problem.settings, &problem.items, &problem.transfers).map(Arc::new),
+            reads: reads
+                .or_else(|| Reads::new(instance, &problem.settings, &problem.items, &problem.transfers))
+                .map(Arc::new),
             blocks: network.equal_blocks(),
             ..problem
         }
@@ -291,6 +295,12 @@ impl Problem {
                 pair.parameter_bytes
             },
         )
+    }
+
+    /// Whether stages go through several kinds of devices in the order in which these are listed.
+    pub fn has_ordered_rows(&self) -> bool {
+        let modes = self.modes.as_ref();
+        modes.is_some_and(|modes| modes.rows_ascend && modes.rows.len() > 1)
     }
 
     /// Whether a stage's memory depends on where the layers of other stages have their other pass.
@@ -493,12 +503,9 @@ fn summed(pairs: Vec<Pair>) -> Vec<Pair> {
 fn modes(
     instance: &Instance,
     settings: &Settings,
-    (items, copies): (&[Item], &[Copies]),
+    items: (&[Vec<usize>], &[Copies]),
 ) -> (Option<Modes>, Arc<[ModalChunks]>) {
-    let layers: Vec<Vec<usize>> = items.iter().map(Item::all_layers).collect();
-    let modes = settings
-        .modal
-        .then(|| Modes::new(instance, settings, (&layers, copies)));
+    let modes = settings.modal.then(|| Modes::new(instance, settings, items));
     let chunks = modes.as_ref().map(|modes| ModalChunks::all(settings, modes));
     (modes, chunks.unwrap_or_default().into())
 }

@@ -6,6 +6,8 @@ use std::collections::BTreeMap;
 use crate::model::instance::Instance;
 use crate::model::prompt::Prompt;
 use crate::model::settings::Settings;
+use crate::problem::modes::{Chosen, ModalItem, Modes};
+use crate::problem::tables::Copies;
 use crate::problem::{Assignment, Item, Problem, Transfer};
 
 /// Times of each chunk of a prompt, in ns.
@@ -20,6 +22,8 @@ pub struct Reads {
     transfers: Vec<Each>,
     /// How many chunks there are.
     pub(crate) chunks: usize,
+    /// Where stages have modes, what they are made of for each chunk, and nothing of the above.
+    pub(crate) modes: Vec<Modes>,
 }
 
 impl Problem {
@@ -30,6 +34,26 @@ impl Problem {
 }
 
 impl Reads {
+    /// Those of the prompt that is asked for, where stages have modes: for each chunk the modes of the [instance as it sees it](Instance::of_chunk).
+    pub(super) fn in_modes(
+        instance: &Instance,
+        settings: &Settings,
+        (items, copies): (&[Vec<usize>], &[Copies]),
+    ) -> Option<Self> {
+        let prompt = settings.prompt.as_ref().filter(|_| settings.modal)?;
+        let modes = prompt.chunks().into_iter().map(|chunk| {
+            let of_chunk = instance.of_chunk(chunk, prompt);
+            Modes::new(&of_chunk, settings, (items, copies))
+        });
+        let modes: Vec<Modes> = modes.collect();
+        Some(Self {
+            items: Vec::new(),
+            transfers: Vec::new(),
+            chunks: modes.len(),
+            modes,
+        })
+    }
+
     /// Those of the prompt that is asked for, if one is.
     pub(super) fn new(
         instance: &Instance,
@@ -46,6 +70,7 @@ impl Reads {
             items: settings.kinds.iter().map(on_kind).collect(),
             transfers: each_of_transfers(instance, (settings, prompt), items, transfers),
             chunks: prompt.chunks().len(),
+            modes: Vec::new(),
         })
     }
 
@@ -87,11 +112,33 @@ impl Reads {
     /// * `choices`: what each stage runs on, where workers differ; stages are not empty.
     pub(crate) fn run_ns(&self, problem: &Problem, assignment: &Assignment, choices: &[usize]) -> u64 {
         let stages = self.stages_ns(problem, assignment, choices);
-        stages.map_or(u64::MAX, |stages| {
-            let mut left = vec![0; self.chunks];
-            stages.iter().for_each(|stage| pass(&mut left, stage));
-            left.last().copied().unwrap_or(0)
-        })
+        stages.map_or(u64::MAX, |stages| self.last_ns(&stages))
+    }
+
+    /// The time until the last of stages has read the last chunk, each of which takes so long there.
+    fn last_ns(&self, stages: &[Vec<u64>]) -> u64 {
+        let mut left = vec![0; self.chunks];
+        stages
+            .iter()
+            .for_each(|stage| pass(&mut left, stage.iter().copied()));
+        left.last().copied().unwrap_or(0)
+    }
+
+    /// The same of stages in modes.
+    pub(crate) fn modal_run_ns(&self, assignment: &[usize], chosen: &Chosen) -> u64 {
+        let stages = self.modal_stages_ns(assignment, chosen);
+        stages.map_or(u64::MAX, |stages| self.last_ns(&stages))
+    }
+
+    /// What each chunk takes on each stage in modes; `None` where some layer has no such mode.
+    pub(crate) fn modal_stages_ns(&self, assignment: &[usize], chosen: &Chosen) -> Option<Vec<Vec<u64>>> {
+        let mut stages = vec![Vec::with_capacity(self.chunks); chosen.stages.len()];
+        for modes in &self.modes {
+            let costs = modes.stages(assignment, chosen)?;
+            let both = stages.iter_mut().zip(&costs.stages);
+            both.for_each(|(each, cost)| each.push(cost.each()));
+        }
+        Some(stages)
     }
 
     /// What each chunk takes on each stage of a plan, likewise.
@@ -116,8 +163,17 @@ impl Reads {
 
     /// At least what an item takes for each chunk, whatever runs it; nothing where nothing can.
     pub(crate) fn least_ns(&self, item: usize) -> Vec<u64> {
+        let in_modes = |modes: &Modes| {
+            let of_degrees = modes.items[item].iter().flatten();
+            let fastest = |item: &ModalItem| item.layers.iter().map(|layer| layer.ways[0].time()).sum();
+            of_degrees.map(fastest).min().unwrap_or(u64::MAX)
+        };
         let on_kinds = self.items.iter().filter_map(|items| items[item].as_ref());
-        let least = on_kinds.fold(vec![u64::MAX; self.chunks], |least, each| {
+        let nothing = match self.modes.is_empty() {
+            true => vec![u64::MAX; self.chunks],
+            false => self.modes.iter().map(in_modes).collect(),
+        };
+        let least = on_kinds.fold(nothing, |least, each| {
             least
                 .iter()
                 .zip(each)
@@ -144,7 +200,7 @@ pub(crate) fn class_of(problem: &Problem, choice: usize) -> usize {
 }
 
 /// Chunks that leave what they come through at such times pass one more stage, each when it is there and the one before is done.
-pub(crate) fn pass(left: &mut [u64], stage: &[u64]) {
+pub(crate) fn pass(left: &mut [u64], stage: impl IntoIterator<Item = u64>) {
     let mut free_ns = 0;
     for (left_ns, ns) in left.iter_mut().zip(stage) {
         free_ns = free_ns.max(*left_ns) + ns;

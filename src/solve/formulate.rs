@@ -130,6 +130,12 @@ fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
             reason: reason.into(),
         });
     }
+    if problem.has_ordered_rows() {
+        let reason = "it does not know the order of kinds of devices";
+        return Err(Error::NoProgram {
+            reason: reason.into(),
+        });
+    }
     let has_choice = |modes: &Modes| modes.kinds().count() > 1 || problem.settings.target.is_some();
     let is_alike = problem.settings.uniform || problem.settings.target.is_some();
     if is_alike && problem.modes.as_ref().is_some_and(has_choice) {

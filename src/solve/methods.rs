@@ -129,6 +129,9 @@ impl Method {
             Self::Exact(exact::Method::Milp | exact::Method::Textbook) if problem.confined.is_some() => {
                 Err("it does not know what is to lie apart, and how many layers a stage may have".into())
             }
+            Self::Exact(exact::Method::Milp | exact::Method::Textbook) if problem.has_ordered_rows() => {
+                Err("it does not know the order of kinds of devices".into())
+            }
             Self::Exact(exact::Method::Milp | exact::Method::Textbook) => {
                 match (&problem.modes, &problem.workers) {
                     (Some(modes), _) => Ok(modal_program::too_large(problem, modes)?),

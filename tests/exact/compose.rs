@@ -62,6 +62,10 @@ fn features() -> Vec<(&'static str, Value)> {
         ("latency", pipeline(json!({ "objective": "latency" }))),
         ("formula", pipeline(json!({ "objective": "formula" }))),
         ("unlike devices", kinds(json!({}))),
+        (
+            "device order",
+            merged(&kinds(json!({})), &pipeline(json!({ "device_order": "given" }))),
+        ),
         ("groups", pipeline(json!({ "groups": "assign" }))),
         (
             "concurrent workers",
@@ -201,12 +205,16 @@ fn add_attention(file: &mut Value) {
         return;
     }
     file["network"]["micro_batch"] = json!({ "tokens": 100.0 });
-    for layer in file["network"]["layers"].as_array_mut().unwrap() {
-        for times in layer["times"].as_object_mut().unwrap().values_mut() {
+    let add = |of: &mut Value| {
+        for times in of["times"].as_object_mut().unwrap().values_mut() {
             let forward_ms = times["forward_ms"].as_f64().unwrap();
             times["attention_ms"] = json!(forward_ms / 4.0);
             times["fixed_ms"] = json!(forward_ms / 8.0);
         }
+    };
+    for layer in file["network"]["layers"].as_array_mut().unwrap() {
+        layer["modes"].as_array_mut().unwrap().iter_mut().for_each(add);
+        add(layer);
     }
 }
 

@@ -40,6 +40,7 @@ mod optimal_plans;
 mod oracles_agree;
 mod placement;
 mod prompts;
+mod prompts_in_modes;
 mod random;
 mod regions;
 mod room;

@@ -7,7 +7,7 @@ use stagecut::check;
 use stagecut::exact;
 use stagecut::instance::Instance;
 use stagecut::methods::Method;
-use stagecut::options::{Degrees, Objective, PipelineOptions, Recompute, Region};
+use stagecut::options::{Degrees, DeviceOrder, Objective, PipelineOptions, Recompute, Region};
 use stagecut::plan::{Plan, PlanStage, Status};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
@@ -102,6 +102,7 @@ fn unlike_devices_in_modes_are_those_of_brute_force() {
                 objective: Some(objective),
                 micro_batches: Some(spec.pipeline.micro_batches.unwrap_or(4)),
                 uniform: (seed % 6 == 5).then_some(true),
+                device_order: (seed % 7 > 4).then_some(DeviceOrder::Given),
                 ..PipelineOptions::default()
             };
             let is_proved = match objective {

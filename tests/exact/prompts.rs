@@ -34,7 +34,7 @@ fn times(rng: &mut ChaCha8Rng) -> TimesSpec {
     }
 }
 
-fn layer(rng: &mut ChaCha8Rng, at: usize, kinds: &[DeviceKindSpec]) -> LayerSpec {
+pub fn layer(rng: &mut ChaCha8Rng, at: usize, kinds: &[DeviceKindSpec]) -> LayerSpec {
     let mut few = |most: u32| f64::from(rng.random_range(0..=most));
     let sizes = LayerSpec {
         id: format!("l{at}"),
@@ -97,7 +97,7 @@ fn kind(rng: &mut ChaCha8Rng, at: usize) -> DeviceKindSpec {
     }
 }
 
-fn drawn(seed: u64) -> InstanceSpec {
+pub fn drawn(seed: u64) -> InstanceSpec {
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let rng = &mut rng;
     let kinds = if seed.is_multiple_of(2) {
@@ -194,6 +194,24 @@ fn asked(rng: &mut ChaCha8Rng, layers: usize) -> PipelineOptions {
     }
 }
 
+/// Tokens before each chunk of a prompt, and its own, as parts of a micro-batch.
+pub fn chunks(spec: &InstanceSpec) -> Vec<[f64; 2]> {
+    let sizes = spec.pipeline.given_chunks().expect("chunks");
+    let of = spec.network.micro_batch.as_ref().expect("tokens").tokens;
+    let tokens = spec.pipeline.prompt.unwrap_or(sizes.iter().sum());
+    let (mut chunks, mut before) = (Vec::new(), 0);
+    while before < tokens {
+        let size = sizes
+            .get(chunks.len())
+            .unwrap_or(&sizes[0])
+            .min(&(tokens - before))
+            .to_owned();
+        chunks.push([before as f64 / of, size as f64 / of]);
+        before += size;
+    }
+    chunks
+}
+
 /// A problem in the words of its file.
 struct Every<'a> {
     spec: &'a InstanceSpec,
@@ -206,23 +224,10 @@ struct Every<'a> {
 
 impl<'a> Every<'a> {
     fn search(spec: &'a InstanceSpec, settings: &'a Settings) -> Option<u64> {
-        let sizes = spec.pipeline.given_chunks().expect("chunks");
-        let of = spec.network.micro_batch.as_ref().expect("tokens").tokens;
-        let tokens = spec.pipeline.prompt.unwrap_or(sizes.iter().sum());
-        let (mut chunks, mut before) = (Vec::new(), 0);
-        while before < tokens {
-            let size = sizes
-                .get(chunks.len())
-                .unwrap_or(&sizes[0])
-                .min(&(tokens - before))
-                .to_owned();
-            chunks.push([before as f64 / of, size as f64 / of]);
-            before += size;
-        }
         let mut every = Every {
             spec,
             settings,
-            chunks,
+            chunks: chunks(spec),
             stage_of: Vec::new(),
             best_ns: None,
         };
@@ -344,7 +349,7 @@ impl<'a> Every<'a> {
                 .zip(&self.stage_of)
                 .filter(|(_, at)| **at == stage)
             {
-                ns += self.layer_ns(layer, kind, [part, pairs])?;
+                ns += layer_ns(layer, &self.kinds()[kind], [part, pairs])?;
             }
             for tensor in self.spec.network.tensors.iter().filter(|_| pays) {
                 let mut ends: Vec<usize> = tensor.consumers.iter().map(|to| self.at(to)).collect();
@@ -373,45 +378,44 @@ impl<'a> Every<'a> {
         let sent = (1e9 * bytes / link.bandwidth_bytes_per_s).round() + (1e6 * link.latency_ms).round();
         (timed + if bytes > 0.0 { sent } else { 0.0 }) as u64
     }
+}
 
-    fn layer_ns(&self, layer: &LayerSpec, kind: usize, [part, pairs]: [f64; 2]) -> Option<u64> {
-        let kind = &self.kinds()[kind];
-        let measured = layer
-            .times
-            .get(&kind.name)
-            .cloned()
-            .or(layer.forward_ms.map(|_| TimesSpec {
-                forward_ms: layer.forward_ms,
-                attention_ms: layer.attention_ms,
-                fixed_ms: layer.fixed_ms,
-                ..TimesSpec::default()
-            }));
-        if let Some(times) = measured {
-            let [forward, attention, fixed] =
-                [times.forward_ms, times.attention_ms, times.fixed_ms].map(|ms| 1e6 * ms.unwrap_or(0.0));
-            let rest = forward.round() - attention.round() - fixed.round();
-            return Some((fixed.round() + (rest * part + attention.round() * pairs)).round() as u64);
-        }
-        let work = layer.work.as_ref()?;
-        let [arithmetic_ns, traffic_ns] = [kind.flops_per_s?, kind.memory_bytes_per_s?]
-            .map(|rate| move |amount: f64| 1e9 * amount / (0.5 * rate));
-        let attention = work.attention_flops.unwrap_or(0.0);
-        let arithmetic =
-            arithmetic_ns(work.forward_flops - attention) * part + arithmetic_ns(attention) * pairs;
-        let weights = layer.parameter_bytes.min(work.forward_bytes);
-        let traffic = traffic_ns(weights) + traffic_ns(work.forward_bytes - weights) * part;
-        let is_idle = work.forward_flops == 0.0 && work.forward_bytes == 0.0;
-        let launch = if is_idle {
-            0.0
-        } else {
-            1e6 * kind.launch_ms.unwrap_or(0.0)
-        };
-        Some((launch + arithmetic.max(traffic)).round() as u64)
+/// What a layer takes on a kind for a chunk, of so many tokens and pairs of tokens as parts of a micro-batch's, in ns.
+pub fn layer_ns(layer: &LayerSpec, kind: &DeviceKindSpec, [part, pairs]: [f64; 2]) -> Option<u64> {
+    let measured = layer
+        .times
+        .get(&kind.name)
+        .cloned()
+        .or(layer.forward_ms.map(|_| TimesSpec {
+            forward_ms: layer.forward_ms,
+            attention_ms: layer.attention_ms,
+            fixed_ms: layer.fixed_ms,
+            ..TimesSpec::default()
+        }));
+    if let Some(times) = measured {
+        let [forward, attention, fixed] =
+            [times.forward_ms, times.attention_ms, times.fixed_ms].map(|ms| 1e6 * ms.unwrap_or(0.0));
+        let rest = forward.round() - attention.round() - fixed.round();
+        return Some((fixed.round() + (rest * part + attention.round() * pairs)).round() as u64);
     }
+    let work = layer.work.as_ref()?;
+    let [arithmetic_ns, traffic_ns] = [kind.flops_per_s?, kind.memory_bytes_per_s?]
+        .map(|rate| move |amount: f64| 1e9 * amount / (0.5 * rate));
+    let attention = work.attention_flops.unwrap_or(0.0);
+    let arithmetic = arithmetic_ns(work.forward_flops - attention) * part + arithmetic_ns(attention) * pairs;
+    let weights = layer.parameter_bytes.min(work.forward_bytes);
+    let traffic = traffic_ns(weights) + traffic_ns(work.forward_bytes - weights) * part;
+    let is_idle = work.forward_flops == 0.0 && work.forward_bytes == 0.0;
+    let launch = if is_idle {
+        0.0
+    } else {
+        1e6 * kind.launch_ms.unwrap_or(0.0)
+    };
+    Some((launch + arithmetic.max(traffic)).round() as u64)
 }
 
 /// The longest row of tasks from the first chunk on the first stage to the last chunk on the last, each a chunk or a stage further.
-fn longest_ns(stages: &[Vec<u64>]) -> u64 {
+pub fn longest_ns(stages: &[Vec<u64>]) -> u64 {
     let chunks = stages[0].len();
     // From each task on, the last one first.
     let mut from = vec![vec![0; chunks + 1]; stages.len() + 1];
@@ -639,13 +643,14 @@ fn cost_ms(instance: &Instance, counts: &[usize]) -> f64 {
 }
 
 /// Options as a file has them, and what is said of them.
-const REFUSED: [(&str, &str); 15] = [
+const REFUSED: [(&str, &str); 16] = [
     (r#"{"mode": "training"}"#, "`training` with a prompt"),
     (r#"{"objective": "period"}"#, "`period` with a prompt"),
     (r#"{"objective": "tokens"}"#, "`tokens` with a prompt"),
     (r#"{"communication": "overlapped"}"#, "`overlapped` with a prompt"),
-    (r#"{"tensor": 2}"#, "modes"),
-    (r#"{"replicas": 2}"#, "modes"),
+    (r#"{"replicas": 2}"#, "replicas of stages"),
+    (r#"{"expert": 2}"#, "experts that they share out"),
+    (r#"{"context_parallel": 2}"#, "inference"),
     (r#"{"virtual_stages": 2}"#, "virtual stages with a prompt"),
     (r#"{"groups": "assign"}"#, "groups with a prompt"),
     (r#"{"micro_batches": 3}"#, "3 with a prompt of 2"),

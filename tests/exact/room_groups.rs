@@ -60,6 +60,8 @@ struct Drawn {
     stages: Option<usize>,
     all_stages: bool,
     uniform: bool,
+    /// Whether stages go through kinds in the order of the file.
+    in_order: bool,
     sequences: Option<u64>,
     takes_time: bool,
     then: &'static str,
@@ -126,6 +128,7 @@ fn draw(seed: u64) -> Drawn {
         stages: rng.random_bool(0.3).then(|| rng.random_range(1..=3)),
         all_stages: rng.random_bool(0.15),
         uniform: rng.random_bool(0.15),
+        in_order: seed % 5 == 4,
         sequences: rng.random_bool(0.5).then(|| rng.random_range(1..=3)),
         takes_time: rng.random_bool(0.8),
         then: ["period", "latency"].choose(rng).unwrap(),
@@ -229,6 +232,7 @@ impl Drawn {
                 pipeline[name] = value;
             }
         };
+        say("device_order", self.in_order.then(|| "given".into()));
         say("memory_limit", self.limit.map(Value::from));
         say("stages", self.stages.map(Value::from));
         say(
@@ -372,7 +376,12 @@ impl<'a> Every<'a> {
         }
         let mut start = 0;
         // Devices of all kinds in play are numbered in the order of the file.
+        let ahead = self.runs.last().map_or(0, |run| run.kind);
         for kind in (0..self.of.kinds.len()).filter(|kind| self.of.listed.contains(kind)) {
+            if self.of.in_order && kind < ahead {
+                start += self.of.kinds[kind].count;
+                continue;
+            }
             let before: usize = self
                 .runs
                 .iter()

@@ -4,7 +4,7 @@
 use stagecut::cluster::Link;
 use stagecut::instance::Instance;
 use stagecut::network::{LayerMode, Size, Tensor};
-use stagecut::options::{Mode, Optimizer, OptimizerSharding, Schedule, StatePrecision};
+use stagecut::options::{DeviceOrder, Mode, Optimizer, OptimizerSharding, Schedule, StatePrecision};
 use stagecut::settings::Settings;
 
 use super::replicas::Stage;
@@ -121,7 +121,17 @@ impl<'a> Search<'a> {
             self.best_ns = self.best_ns.min(ns);
             return;
         }
-        for &[kind, first, count] in &self.rows.clone() {
+        // Rows come in the order of their first devices.
+        let first_of = |kind: usize| self.rows.iter().find(|row| row[0] == kind).unwrap()[1];
+        let ahead = runs.last().map_or(0, |run| first_of(run.kind));
+        let may_follow = |first: usize| self.settings.device_order == DeviceOrder::Free || ahead <= first;
+        let rows: Vec<[usize; 3]> = self
+            .rows
+            .iter()
+            .copied()
+            .filter(|row| may_follow(row[1]))
+            .collect();
+        for [kind, first, count] in rows {
             let before = runs.iter().rev().find(|run| run.kind == kind);
             let start = before.map_or(first, |run| run.last() + 1);
             let left = first + count - start;

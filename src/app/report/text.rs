@@ -9,7 +9,8 @@ use super::model::grouped;
 use super::{copies, memory, modes, passes, stages, times, virtual_stages};
 use crate::model::instance::Instance;
 use crate::model::options::{
-    Communication, Groups, MemoryLimit, Mode, Objective, PipelineOptions, Schedule, Synchronization,
+    Communication, DeviceOrder, Groups, MemoryLimit, Mode, Objective, PipelineOptions, Schedule,
+    Synchronization,
 };
 use crate::model::units::ns_to_ms;
 use crate::problem::bound_source::BoundSource;
@@ -492,6 +493,9 @@ fn workers(problem: &PipelineOptions) -> Vec<String> {
         Groups::Given => "groups as given".to_owned(),
         Groups::Assign => "groups of any devices".into(),
     }));
+    if problem.device_order == Some(DeviceOrder::Given) {
+        words.push("kinds of devices in the order in which they are listed".into());
+    }
     if problem.synchronization == Some(Synchronization::Ring) {
         words.push("ring synchronization".into());
     }

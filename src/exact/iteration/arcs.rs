@@ -38,11 +38,7 @@ impl<'a> Arcs<'a> {
     /// Lists them; or why not.
     pub(super) fn new(incumbent: &Incumbent<'a>) -> Result<Self, StoppedBy> {
         let (problem, control) = (incumbent.problem, incumbent.control);
-        let stop = || control.must_stop().is_some();
-        let ideals = Ideals::enumerate(problem, MOST_IDEALS, &stop).map_err(|error| match error {
-            IdealsError::Interrupted => control.must_stop().unwrap_or(StoppedBy::Interrupt),
-            IdealsError::TooManyIdeals { .. } => StoppedBy::SizeLimit,
-        })?;
+        let ideals = ideals(incumbent)?;
         let least = Least::new(problem);
         let within = |ideal: usize| least.of(ideals.sets[ideal].ones());
         let behind = |ideal: usize| least.of(ideals.sets[ideal].zeroes());
@@ -139,19 +135,34 @@ impl<'a> Arcs<'a> {
 
     /// The plan whose stages end with these ideals and run on these choices.
     pub(super) fn plan(&self, stages: &[(usize, usize)]) -> Allocation {
-        let mut assignment = vec![0; self.problem.items.len()];
-        for (k, &(ideal, _)) in stages.iter().enumerate().rev() {
-            let items = self.ideals.sets[ideal].ones();
-            items.for_each(|item| assignment[item] = k);
-        }
-        let choices = stages.iter().map(|&(_, choice)| choice);
-        Allocation {
-            choices: match &self.problem.workers {
-                None => Vec::new(),
-                Some(_) => choices.collect(),
-            },
-            ..assignment.into()
-        }
+        plan(self.problem, &self.ideals, stages)
+    }
+}
+
+/// Enumerates ideals; or why not.
+pub(super) fn ideals(incumbent: &Incumbent) -> Result<Ideals, StoppedBy> {
+    let control = incumbent.control;
+    let stop = || control.must_stop().is_some();
+    Ideals::enumerate(incumbent.problem, MOST_IDEALS, &stop).map_err(|error| match error {
+        IdealsError::Interrupted => control.must_stop().unwrap_or(StoppedBy::Interrupt),
+        IdealsError::TooManyIdeals { .. } => StoppedBy::SizeLimit,
+    })
+}
+
+/// The plan whose stages end with these ideals and run on these choices.
+pub(super) fn plan(problem: &Problem, ideals: &Ideals, stages: &[(usize, usize)]) -> Allocation {
+    let mut assignment = vec![0; problem.items.len()];
+    for (k, &(ideal, _)) in stages.iter().enumerate().rev() {
+        let items = ideals.sets[ideal].ones();
+        items.for_each(|item| assignment[item] = k);
+    }
+    let choices = stages.iter().map(|&(_, choice)| choice);
+    Allocation {
+        choices: match &problem.workers {
+            None => Vec::new(),
+            Some(_) => choices.collect(),
+        },
+        ..assignment.into()
     }
 }
 

@@ -211,6 +211,11 @@ impl StageOptions for Kinds<'_> {
         self.has_one_forward
     }
 
+    fn may_follow(&self, ahead: u32, behind: u32) -> bool {
+        let [ahead, behind] = [ahead, behind].map(|tag| self.modes.row_of[self.list[tag as usize].degree]);
+        self.modes.may_follow(ahead, behind)
+    }
+
     fn most_replicas(&self) -> u64 {
         match self.is_one() {
             true => 1,

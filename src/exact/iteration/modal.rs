@@ -7,11 +7,13 @@ use super::chunks::ChunkRuns;
 use super::chunks::kind::ChunkFamily;
 use super::kinds::{KindFamily, Kinds};
 use super::options::StageOptions;
+use super::prompt;
 use super::relaxation::Relaxation;
 use super::search::PlanSearch;
 use super::sums::KnownSums;
 use crate::exact::homogeneous;
 use crate::exact::incumbent::Incumbent;
+use crate::exact::method::Method;
 use crate::exact::modal;
 use crate::formulations::solver::SolverError;
 use crate::model::options::Objective;
@@ -36,6 +38,9 @@ const SHARE_OF_ALIKE: f64 = 0.5;
 ///
 /// [`SolverError`] where HiGHS breaks down.
 pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Result<Outcome, SolverError> {
+    if let Some(reads) = known.problem.reads() {
+        return Ok(prompt::solve(known, reads, Method::Exact));
+    }
     let mut incumbent = known;
     let (problem, control) = (incumbent.problem, incumbent.control);
     raise_to_share(&mut incumbent, modes);
@@ -101,7 +106,7 @@ fn find_soonest(incumbent: &mut Incumbent, modes: &Modes) {
 }
 
 /// Begins with the plan of least period: where devices differ, partial plans know nothing of how many of each are left.
-fn offer_plan_of_period(incumbent: &mut Incumbent, modes: &Modes) {
+pub(super) fn offer_plan_of_period(incumbent: &mut Incumbent, modes: &Modes) {
     let problem = incumbent.problem.for_the_period();
     let control = incumbent.control.elsewhere();
     let share = share(&control);
@@ -135,6 +140,9 @@ fn search_stages_first(
 
 /// Lower bounds alone.
 pub(crate) fn bound(known: Incumbent, modes: &Modes) -> Outcome {
+    if let Some(reads) = known.problem.reads() {
+        return prompt::bound(known.problem, reads, known.control);
+    }
     let mut incumbent = known;
     let variants = variants(incumbent.problem, modes);
     let settings = &incumbent.problem.settings;

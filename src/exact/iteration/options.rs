@@ -41,6 +41,11 @@ pub(super) trait StageOptions {
         true
     }
 
+    /// Whether a stage of a tag may lie right behind one of another.
+    fn may_follow(&self, _ahead: u32, _behind: u32) -> bool {
+        true
+    }
+
     /// The most replicas of a stage.
     fn most_replicas(&self) -> u64 {
         1

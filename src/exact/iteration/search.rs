@@ -140,6 +140,9 @@ impl<'a> PlanSearch<'a> {
         let (mut first, mut left) = (node.first, node.left);
         while left > 0 {
             let next = self.relaxation.stages[first.ideal as usize].iter();
+            let ahead = stages.last().map(|&(_, tag)| tag);
+            let may_follow = |behind: u32| ahead.is_none_or(|ahead| self.options.may_follow(ahead, behind));
+            let next = next.filter(|stage| may_follow(stage.way.tag));
             let longer = next.filter_map(|stage| {
                 let (longer, bound_ns) = self.relaxation.extended(&first, stage, left as usize)?;
                 Some((longer, bound_ns, stage.way))
@@ -186,6 +189,9 @@ impl<'a> PlanSearch<'a> {
         let node = self.nodes[at as usize];
         for s in 0..self.relaxation.stages[node.first.ideal as usize].len() {
             let stage = self.relaxation.stages[node.first.ideal as usize][s];
+            if node.first.ideal > 0 && !self.options.may_follow(node.tag, stage.way.tag) {
+                continue;
+            }
             let Some((first, bound_ns)) = self.relaxation.extended(&node.first, &stage, node.left as usize)
             else {
                 continue;

@@ -18,6 +18,7 @@ mod watched;
 
 pub(super) use self::plans::plan_of;
 use self::search::{ModalSearch, Question};
+pub(super) use self::stages::{Side, payment};
 use crate::exact::incumbent::Incumbent;
 use crate::heuristics::{self, Effort};
 use crate::problem::bound_source::BoundSource;

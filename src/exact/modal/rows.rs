@@ -148,6 +148,9 @@ impl<'s, 'a, A: Aim> RowPass<'s, 'a, A> {
                 if !self.leaves_enough(&self.labels[at], (stage.ahead, row), run.devices, bar) {
                     continue;
                 }
+                if !self.may_precede(row, &self.labels[at]) {
+                    continue;
+                }
                 let label = self.labels[at].clone();
                 let in_flight = space.modes.flight.of(run.mode.replicas, label.behind.replicas);
                 let Some(work) = stage.time_within(space, behind, run.mode, in_flight) else {
@@ -160,6 +163,13 @@ impl<'s, 'a, A: Aim> RowPass<'s, 'a, A> {
                 }
             }
         }
+    }
+
+    /// Whether a stage of a row may lie ahead of the stages of a label.
+    fn may_precede(&self, row: usize, label: &RowLabel<A::Known>) -> bool {
+        let modes = self.space.modes;
+        let next = modes.row_of[label.behind.mode.degree];
+        label.behind.before.is_none() || modes.may_follow(row, next)
     }
 
     /// Where the devices of the next stage of a row may end, counted as its places are.
@@ -265,6 +275,7 @@ impl<'s, 'a, A: Aim> RowPass<'s, 'a, A> {
         let place: Place = match (links.node, links.differ_by_rows()) {
             (Some(_), _) => (row, label.places.clone()),
             (None, true) => (row, Box::default()),
+            (None, false) if self.space.modes.rows_ascend => (row, Box::default()),
             (None, false) => (0, Box::default()),
         };
         let own = self.own[label.behind.ideal].entry(place).or_default();

@@ -63,7 +63,7 @@ impl Crossing {
 
 /// Which boundary of a stage something crosses.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Side {
+pub(in crate::exact) enum Side {
     /// The one ahead.
     Ahead,
     /// The one behind.
@@ -74,7 +74,7 @@ pub(super) enum Side {
 
 /// What a stage pays for a transfer at a degree, by level, and over which boundary: its items are those `inside`, and of the others some lie
 /// `ahead`.
-pub(super) fn payment(
+pub(in crate::exact) fn payment(
     transfer: &ModalTransfer,
     degree: usize,
     inside: &dyn Fn(usize) -> bool,

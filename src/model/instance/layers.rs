@@ -39,9 +39,7 @@ impl Checks {
         let times: Vec<Option<Times>> = (0..rates.profiles.len())
             .map(|kind| self.times(at, spec, rates, kind))
             .collect();
-        let readings = times.iter().enumerate();
-        let readings = readings.map(|(kind, times)| Some(self.reading(at, spec, rates, (kind, (*times)?))));
-        let readings = readings.collect();
+        let readings = self.readings(at, spec, rates, &times);
         if times.iter().all(Option::is_none) && !times.is_empty() {
             self.add(
                 at,
@@ -232,6 +230,19 @@ impl Checks {
         Some(times)
     }
 
+    /// Of which parts forward times on all kinds are made.
+    pub(super) fn readings(
+        &mut self,
+        at: &str,
+        spec: &LayerSpec,
+        rates: &Rates,
+        times: &[Option<Times>],
+    ) -> Vec<Option<Reading>> {
+        let kinds = times.iter().enumerate();
+        let readings = kinds.map(|(kind, times)| Some(self.reading(at, spec, rates, (kind, (*times)?))));
+        readings.collect()
+    }
+
     /// Of which parts the forward time on a kind is made, on the same path as [`times`](Self::times).
     fn reading(
         &mut self,
@@ -301,7 +312,7 @@ impl Checks {
 }
 
 /// Whether a layer says what of its forward pass is attention, even if it is nothing.
-fn says_attention(spec: &LayerSpec) -> bool {
+pub(super) fn says_attention(spec: &LayerSpec) -> bool {
     let of_kinds = spec.times.values().any(|times| times.attention_ms.is_some());
     let of_work = spec
         .work

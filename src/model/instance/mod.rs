@@ -3,6 +3,7 @@
 mod analytic;
 mod build;
 mod builder;
+mod chunk;
 mod experts;
 mod frozen;
 mod layers;

@@ -4,9 +4,9 @@ use std::borrow::Cow;
 use std::collections::{BTreeMap, HashMap};
 
 use super::build::{Checks, Rates};
-use super::layers::has_times;
+use super::layers::{has_times, says_attention};
 use crate::model::fault::FaultKind;
-use crate::model::network::{Cache, LayerMode};
+use crate::model::network::{Cache, LayerMode, Times};
 use crate::model::recompute;
 use crate::model::spec::{LayerSpec, ModeSpec};
 
@@ -20,7 +20,8 @@ pub(super) fn base(spec: &LayerSpec) -> Cow<'_, LayerSpec> {
         return Cow::Borrowed(spec);
     }
     Cow::Owned(LayerSpec {
-        parameter_bytes: mode.parameter_bytes,
+        attention_ms: mode.attention_ms.or(spec.attention_ms),
+        fixed_ms: mode.fixed_ms.or(spec.fixed_ms),
         experts: mode.experts.clone(),
         stash_bytes: mode.stash_bytes,
         resident_bytes: mode.resident_bytes,
@@ -50,16 +51,20 @@ fn is_of_one_device(mode: &ModeSpec) -> bool {
 
 /// A layer with the times of one of its modes.
 fn timed(spec: &LayerSpec, mode: &ModeSpec) -> LayerSpec {
+    // What the layer says of a measured time on one device holds for such modes.
+    let is_measured = is_of_one_device(mode) && mode.forward_ms.is_some();
+    let of_layer = |part_ms: Option<f64>| part_ms.filter(|_| is_measured);
     LayerSpec {
         id: spec.id.clone(),
         operator: spec.operator.clone(),
         forward_ms: mode.forward_ms,
         backward_ms: mode.backward_ms,
         weight_ms: mode.weight_ms,
-        attention_ms: spec.attention_ms,
-        fixed_ms: spec.fixed_ms,
+        attention_ms: mode.attention_ms.or(of_layer(spec.attention_ms)),
+        fixed_ms: mode.fixed_ms.or(of_layer(spec.fixed_ms)),
         times: mode.times.clone(),
         work: mode.work.clone(),
+        parameter_bytes: mode.parameter_bytes,
         tie: spec.tie.clone(),
         shared: spec.shared.clone(),
         shared_bytes: mode.shared_bytes,
@@ -139,6 +144,8 @@ impl Checks {
             tensor,
             recompute: name,
             times: Vec::new(),
+            readings: Vec::new(),
+            says_attention: says_attention(&timed),
             parameter_bytes,
             shared_bytes: 0,
             experts: None,
@@ -172,6 +179,7 @@ impl Checks {
                 },
             );
         }
+        let times: Vec<Option<Times>> = kinds.map(|kind| self.times(at, &timed, rates, kind)).collect();
         LayerMode {
             experts,
             shared_bytes: self.shared_size(
@@ -179,7 +187,8 @@ impl Checks {
                 (spec.shared_bytes, spec.parameter_bytes),
                 layer.shared.as_deref(),
             ),
-            times: kinds.map(|kind| self.times(at, &timed, rates, kind)).collect(),
+            readings: self.readings(at, &timed, rates, &times),
+            times,
             ..mode
         }
     }

@@ -126,6 +126,8 @@ impl Instance {
             forward_ms: own.forward_ms,
             backward_ms: own.backward_ms,
             weight_ms: own.weight_ms,
+            attention_ms: own.attention_ms,
+            fixed_ms: own.fixed_ms,
             times: by_kind,
             work: None,
             parameter_bytes: mode.parameter_bytes as f64,

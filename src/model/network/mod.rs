@@ -113,6 +113,10 @@ pub struct LayerMode {
     pub recompute: String,
     /// Times by device kind, in the order of the cluster's kinds; `None` where the kind cannot run it.
     pub times: Vec<Option<Times>>,
+    /// Of which parts its forward time is made, as of a layer.
+    pub readings: Vec<Option<Reading>>,
+    /// Whether it says what of it is attention.
+    pub says_attention: bool,
     /// Bytes of the parameters; the same for all modes of a degree.
     pub parameter_bytes: u64,
     /// Bytes of the table that it shares with others, as of a layer; the same for all modes of a degree.
@@ -170,6 +174,8 @@ impl Layer {
             tensor: 1,
             recompute: recompute::NONE.to_owned(),
             times: self.times.clone(),
+            readings: self.readings.clone(),
+            says_attention: self.says_attention,
             parameter_bytes: self.parameter_bytes,
             shared_bytes: self.shared_bytes,
             experts: self.experts,

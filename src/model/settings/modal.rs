@@ -7,8 +7,8 @@ use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::{Layer, LayerMode};
 use crate::model::options::{
-    Communication, Cuts, Degrees, Objective, OptimizerSharding, PipelineOptions, Recompute, Schedule,
-    Synchronization,
+    Communication, Cuts, Degrees, DeviceOrder, Objective, OptimizerSharding, PipelineOptions, Recompute,
+    Schedule, Synchronization,
 };
 use crate::model::recompute::OFFLOAD;
 use crate::model::setting;
@@ -85,11 +85,13 @@ fn are_chosen(degrees: [&Degrees; 4], recompute: &Recompute) -> bool {
     !degrees.into_iter().all(Degrees::is_one) || !recompute.is_none()
 }
 
-/// Whether stages may not hold whatever they like where searches of modes alone ask that: on devices that differ, and for the way of one micro-batch.
+/// Whether stages may not hold whatever they like, or not lie wherever they like, where searches of modes alone ask that: on devices that differ, and
+/// for the way of one micro-batch.
 fn confines(options: &PipelineOptions, differ: bool) -> bool {
     let mut constraints = options.constraints.iter().flatten();
     let is_asked = differ || options.objective == Some(Objective::Latency);
-    is_asked && constraints.any(|constraint| !constraint.joins())
+    (is_asked && constraints.any(|constraint| !constraint.joins()))
+        || (differ && options.device_order == Some(DeviceOrder::Given))
 }
 
 impl Settings {
@@ -107,6 +109,9 @@ impl Settings {
                 setting::REPLICAS,
                 setting::RECOMPUTE
             ),
+            None if self.device_order == DeviceOrder::Given => {
+                words!("{}", setting::DEVICE_ORDER.given(self.device_order))
+            }
             None => words!(
                 "{} on devices that differ, or of {}",
                 setting::CONSTRAINTS,
@@ -119,7 +124,7 @@ impl Settings {
     pub(super) fn modal_faults(&self, instance: &Instance) -> Vec<Fault> {
         if !self.modal {
             let faults = self.unshared_fault().into_iter().chain(self.alike_fault());
-            return faults.collect();
+            return faults.chain(self.order_fault()).collect();
         }
         let asked = self.why_modes(instance);
         let mut faults = Vec::new();
@@ -353,6 +358,19 @@ impl Settings {
             expected: words!("{} or {}", setting::TENSOR, setting::REPLICAS),
         };
         self.uniform.then(|| Fault::new(setting::UNIFORM, kind))
+    }
+
+    /// An order of kinds that searches of devices which are each alone know, and no others.
+    fn order_fault(&self) -> Option<Fault> {
+        let kind = FaultKind::Contradiction {
+            found: words!(
+                "{} with groups, or workers that run both phases at once",
+                setting::DEVICE_ORDER.given(self.device_order)
+            ),
+            expected: "devices that are each alone and sequential".into(),
+        };
+        let is_wrong = self.device_order == DeviceOrder::Given && self.has_unlike_devices();
+        is_wrong.then(|| Fault::new(setting::DEVICE_ORDER, kind))
     }
 
     /// What is wrong with degrees of experts, with their load, and with degrees of context parallelism.

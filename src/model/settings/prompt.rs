@@ -1,11 +1,11 @@
 //! Prompts in chunks: what is asked, and with what it cannot be asked together.
 
-use super::Settings;
+use super::{Settings, has_groups};
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::{Layer, Size, Tensor};
-use crate::model::options::{ChunkSizes, Groups, Objective, PipelineOptions, WorkerMode};
-use crate::model::prompt::{Chunk, MOST_CHUNKS, Prompt};
+use crate::model::options::{ChunkSizes, Objective, PipelineOptions, WorkerMode};
+use crate::model::prompt::{Chunk, MOST_CHUNKS, Prompt, Reading};
 use crate::model::setting;
 use crate::model::units::LARGEST_EXACT;
 use crate::model::words::{Piece, Setting, Words, words};
@@ -26,6 +26,9 @@ pub(super) fn complete(options: &mut PipelineOptions) {
         options.objective.get_or_insert(Objective::Iteration);
     }
 }
+
+/// Modes that are kept for all chunks of a prompt: some hundred megabytes.
+const MOST_MODES_OF_CHUNKS: usize = 2_000_000;
 
 impl Settings {
     /// Whether the objective is the time until a prompt is read, chunk by chunk.
@@ -73,6 +76,7 @@ impl Settings {
         }
         let mut faults = self.beside_prompt(instance);
         faults.extend(self.no_attention_fault(instance));
+        faults.extend(self.mode_faults(instance, prompt));
         if faults.is_empty() {
             faults.extend(self.long_prompt_fault(instance, prompt));
         }
@@ -82,7 +86,7 @@ impl Settings {
     /// What cannot be asked beside a prompt in chunks.
     fn beside_prompt(&self, instance: &Instance) -> Vec<Fault> {
         let kinds = || self.kinds.iter().map(|&kind| &instance.cluster.kinds[kind]);
-        let has_groups = self.groups == Groups::Assign || !instance.cluster.groups.is_empty();
+        let has_groups = has_groups(instance, self.groups);
         let has_resources = kinds().any(|kind| !kind.resources.is_empty());
         let one = "devices that are each alone";
         let refusals: [(bool, Piece, Words, Words); 7] = [
@@ -112,10 +116,11 @@ impl Settings {
                 words!("{} or `ignored`", setting::COMMUNICATION.given("blocking")),
             ),
             (
-                self.modal,
-                setting::CHUNKS.into(),
-                "stages with modes, or links of two levels or of their own".into(),
-                "one device a stage and one link: no tensor degrees, replicas, nodes or links of their own between kinds".into(),
+                !(self.replicas.is_one() && self.expert.is_one()),
+                setting::REPLICAS.into(),
+                "replicas of stages, or experts that they share out,".into(),
+                "1 of each: a chunk needs the keys and values of those before it, which one replica has"
+                    .into(),
             ),
             (
                 self.may_have_virtual_stages(),
@@ -176,13 +181,56 @@ impl Settings {
         Some(Fault::new(at, kind))
     }
 
+    /// Modes of which nobody knows what of them is attention, though others of their layers say it, and more modes of chunks than are kept.
+    fn mode_faults(&self, instance: &Instance, prompt: &Prompt) -> Vec<Fault> {
+        if !self.modal {
+            return Vec::new();
+        }
+        let layers = instance.network.layers.iter();
+        let layers: Vec<&Layer> = layers.filter(|layer| self.includes(layer)).collect();
+        let is_silent = |layer: &&&Layer| {
+            let modes = layer.modes();
+            let mut in_play = modes.iter().filter(|mode| self.tensor.allows(mode.tensor));
+            layer.says_attention && in_play.any(|mode| !mode.says_attention)
+        };
+        let silent = layers.iter().find(is_silent).map(|layer| {
+            let kind = FaultKind::Missing {
+                what: "`attention_ms` or `attention_flops` of a mode".into(),
+                expected:
+                    "what of each mode grows with the tokens before a chunk, as the layer says of itself"
+                        .into(),
+                remedy: "0 says that nothing does".into(),
+            };
+            Fault::new(format!("layer `{}`", layer.id), kind)
+        });
+        let modes: usize = layers.iter().map(|layer| layer.modes().len()).sum();
+        let kinds = self.kinds.len();
+        let all = modes
+            .saturating_mul(kinds)
+            .saturating_mul(prompt.count() as usize);
+        let many = (all > MOST_MODES_OF_CHUNKS).then(|| {
+            let found = format!(
+                "{modes} modes of layers on {kinds} kinds for {} chunks",
+                prompt.count()
+            );
+            let expected =
+                format!("at most {MOST_MODES_OF_CHUNKS} in all: larger chunks, or blocks as layers");
+            let (found, expected) = (found.into(), expected.into());
+            Fault::new(setting::CHUNKS, FaultKind::Contradiction { found, expected })
+        });
+        silent.into_iter().chain(many).collect()
+    }
+
     /// A prompt that takes longer than can be counted.
     fn long_prompt_fault(&self, instance: &Instance, prompt: &Prompt) -> Option<Fault> {
+        let longest = |readings: &[Option<Reading>]| {
+            let readings = self.kinds.iter().filter_map(|&kind| readings[kind]);
+            let each = readings.map(|reading| reading.most_ns(prompt));
+            each.fold(0.0, f64::max)
+        };
         let on_kinds = |layer: &Layer| {
-            let readings = self.kinds.iter().filter_map(|&kind| layer.readings[kind]);
-            readings
-                .map(|reading| reading.most_ns(prompt))
-                .fold(0.0, f64::max)
+            let modes = layer.modes.iter().map(|mode| longest(&mode.readings));
+            modes.fold(longest(&layer.readings), f64::max)
         };
         let layers = instance
             .network
@@ -195,7 +243,11 @@ impl Settings {
             let each = self.transfer_ns(tensor) as f64;
             (1 + tensor.consumers.len()) as f64 * (each * parts + prompt.count() as f64 * (each + 1.0))
         };
-        let moved_ns: f64 = instance.network.tensors.iter().map(moved).sum();
+        let moved_ns: f64 = match self.modal {
+            // Whatever groups reduce and stages move of a micro-batch, for each chunk and each message once more.
+            true => self.most_ns(instance) * (parts + prompt.count() as f64),
+            false => instance.network.tensors.iter().map(moved).sum(),
+        };
         let (found, most) = (work_ns + moved_ns, LARGEST_EXACT);
         // What is no number is too long.
         let fits = found <= most as f64;

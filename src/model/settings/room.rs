@@ -5,11 +5,11 @@
 //! least room for its layers decides how many tokens there are (`get_num_blocks` and `KVCacheConfig` of vLLM, which takes the least of all
 //! ranks).
 
-use super::Settings;
+use super::{Settings, has_groups};
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::{Cache, Layer};
-use crate::model::options::{Groups, Objective, PipelineOptions};
+use crate::model::options::{Objective, PipelineOptions};
 use crate::model::prompt::Prompt;
 use crate::model::setting;
 use crate::model::units::LARGEST_EXACT;
@@ -128,7 +128,7 @@ impl Settings {
     /// What cannot be asked beside room.
     fn beside_room(&self, instance: &Instance, options: &PipelineOptions, with: &Words) -> Vec<Fault> {
         let is_most = self.room.is_most;
-        let has_groups = self.groups == Groups::Assign || !instance.cluster.groups.is_empty();
+        let has_groups = has_groups(instance, self.groups);
         let says_both = options.tokens.is_some() && options.context.is_some();
         let refusals: [(bool, Setting, &str, Words); 6] = [
             (

@@ -62,6 +62,10 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
             .zip(&stages.devices)
             .all(|(row, &used)| used <= row.devices)
         && stages.groups_fit
+        && chosen.stages.windows(2).all(|pair| {
+            let [ahead, behind] = [&pair[0], &pair[1]].map(|mode| modes.row_of[mode.degree]);
+            modes.may_follow(ahead, behind)
+        })
         && fits
         && (0..used).all(host_fits)
         && replicas.all(|replicas| modes.replicas.contains(&replicas))
@@ -71,6 +75,9 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
             .all(|mode| modes.shares_out(mode.degree, mode.replicas));
     is_plan.then(|| match (chunks, settings.is_simulated()) {
         (Some(of), _) => chunks_ns(problem, of, &stages),
+        (None, true) if settings.reads_prompt() => {
+            (problem.reads()).map_or(u64::MAX, |reads| reads.modal_run_ns(&plan.assignment, chosen))
+        }
         (None, true) => iteration_ns(problem, &stages),
         (None, false) => stages.period(),
     })

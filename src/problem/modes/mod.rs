@@ -23,7 +23,7 @@ pub use self::recomputation::{
 use crate::model::cluster::{Cluster, Host, Link};
 use crate::model::instance::Instance;
 use crate::model::network::{Layer, LayerMode, Size, Tensor};
-use crate::model::options::{Mode, OptimizerSharding, Schedule, Synchronization};
+use crate::model::options::{DeviceOrder, Mode, OptimizerSharding, Schedule, Synchronization};
 use crate::model::recompute;
 use crate::model::settings::Settings;
 use crate::problem::tables::Copies;
@@ -45,6 +45,8 @@ pub struct Modes {
     pub sharers: Vec<Option<usize>>,
     /// The row of each degree's devices, by position in `rows`.
     pub row_of: Vec<usize>,
+    /// Whether no stage is on a row before that of the stage ahead of it.
+    pub rows_ascend: bool,
     /// Replicas that stages may have, ascending.
     pub replicas: Vec<usize>,
     /// For each item and degree, what runs it; `None` where some layer has no mode of that degree.
@@ -267,11 +269,8 @@ impl Modes {
         let network = &instance.network;
         let rows = Row::all(&instance.cluster, settings);
         let devices = rows.iter().map(|row| row.devices).sum();
-        let listed = network
-            .layers
-            .iter()
-            .flat_map(|layer| degrees_of(layer, settings));
-        let listed: BTreeSet<usize> = listed.collect();
+        let layers = network.layers.iter();
+        let listed: BTreeSet<usize> = layers.flat_map(|layer| degrees_of(layer, settings)).collect();
         let most = rows.iter().map(|row| row.devices).max().unwrap_or(0);
         let divides = |d: &usize| match (settings.mode, settings.micro_batches) {
             (Mode::Training, Some(all)) => all % *d as u64 == 0,
@@ -305,6 +304,7 @@ impl Modes {
             contexts,
             sharers,
             row_of,
+            rows_ascend: settings.device_order == DeviceOrder::Given,
             replicas,
             items: Arc::default(),
             transfers: Arc::default(),
@@ -339,6 +339,11 @@ impl Modes {
     /// The row of a degree's devices.
     pub fn row(&self, degree: usize) -> &Row {
         &self.rows[self.row_of[degree]]
+    }
+
+    /// Whether a stage of a row may lie right behind one of another.
+    pub fn may_follow(&self, ahead: usize, behind: usize) -> bool {
+        !self.rows_ascend || ahead <= behind
     }
 
     /// Memory of a device of a degree in bytes; `u64::MAX` without a limit.

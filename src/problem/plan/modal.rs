@@ -27,9 +27,15 @@ pub(super) fn stages(
         modes,
         chosen,
     };
+    let chunks = (problem.reads()).and_then(|reads| reads.modal_stages_ns(&plan.assignment, chosen));
+    let chunks = chunks.unwrap_or_default();
     let of_stage = |(k, cost): (usize, &ModalStage)| {
         let items = (0..plan.assignment.len()).filter(|&item| plan.assignment[item] == k);
-        lift.stage(k, costs.starts[k], cost, &items.collect::<Vec<_>>())
+        let chunks_ns = chunks.get(k).into_iter().flatten();
+        PlanStage {
+            chunks_ms: chunks_ns.map(|&ns| ns_to_ms(ns)).collect(),
+            ..lift.stage(k, costs.starts[k], cost, &items.collect::<Vec<_>>())
+        }
     };
     costs.stages.iter().enumerate().map(of_stage).collect()
 }

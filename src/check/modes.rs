@@ -893,15 +893,18 @@ impl Checker<'_> {
         }
         // Times are whole ns, those of a replica.
         let ns = |ms: f64| (ms * replicas as f64 * NS_PER_MS).round() as u128;
+        let is_apart = self.settings.splits_backward();
         let times = |figures: &Figures| {
             let moved = |moved: Moved| ns(moved.in_ms) + ns(moved.out_ms);
             let [forward, backward] = [figures.transfers.forward, figures.transfers.backward].map(moved);
+            let weight = figures.weight_ms.filter(|_| is_apart).map_or(0, ns);
             [
                 ns(figures.forward_ms) + forward,
-                ns(figures.backward_ms) + backward,
+                ns(figures.backward_ms) + backward - weight,
+                weight,
             ]
         };
-        let takes: Vec<[u128; 2]> = self.figures.iter().map(times).collect();
+        let takes: Vec<[u128; 3]> = self.figures.iter().map(times).collect();
         let mut ends_ns = self.ends_of_chunks(&rows, &takes)?;
         let mut busy_ns = vec![0; ends_ns.len()];
         for (chunk, takes) in takes.iter().enumerate() {

@@ -101,11 +101,12 @@ impl Checker<'_> {
         ends.into_iter().max()
     }
 
-    /// When every device has done its last operation where chunks take so long forwards and backwards, in the order of these settings.
-    pub(super) fn ends_of_chunks(&self, of: &Settings, takes: &[[u128; 2]]) -> Option<Vec<u128>> {
-        let times = |(chunk, &[forward, backward]): (usize, &[u128; 2])| Times {
+    /// When every device has done its last operation where chunks take so long forwards, for gradients of inputs and for those of weights, in the
+    /// order of these settings.
+    pub(super) fn ends_of_chunks(&self, of: &Settings, takes: &[[u128; 3]]) -> Option<Vec<u128>> {
+        let times = |(chunk, &passes): (usize, &[u128; 3])| Times {
             device: self.device_of_chunk(chunk),
-            passes: [forward, backward, 0],
+            passes,
             delays: [0, 0],
         };
         let times: Vec<Times> = takes.iter().enumerate().map(times).collect();

@@ -1,7 +1,7 @@
 //! Iterations of devices that hold several chunks in modes, against brute force: every plan run operation by operation.
 
 use crate::common::{draws, seeds};
-use rand::SeedableRng;
+use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::check;
 use stagecut::control::Control;
@@ -67,6 +67,41 @@ fn iterations_are_those_of_brute_force() {
     );
     assert!(10 * proved > 7 * compared && 4 * chunked > compared, "{seen:?}");
     assert!(10 * replicated > compared && 10 * again > compared, "{seen:?}");
+}
+
+/// Two chunks a device in a V, most with gradients of weights that are run apart.
+#[test]
+fn a_v_is_that_of_brute_force() {
+    let mut seen = Seen::default();
+    for seed in seeds(DRAWS / 2) {
+        let mut spec = crate::common::modal::random_modal(seed);
+        let Some(options) = draw(&mut spec, seed) else {
+            continue;
+        };
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let layers = spec.network.layers.iter_mut().filter(|layer| !layer.backward);
+        for mode in layers.flat_map(|layer| &mut layer.modes) {
+            mode.weight_ms = mode
+                .backward_ms
+                .filter(|_| rng.random_bool(0.7))
+                .map(|ms| (ms * rng.random_range(0.0..1.0)).floor());
+        }
+        let schedules = [Schedule::ZbV, Schedule::VHalf, Schedule::VMin, Schedule::Gpipe];
+        spec.pipeline.schedule = Some(schedules[rng.random_range(0..4)]);
+        spec.pipeline.placement = Some(Placement::V);
+        let options = PipelineOptions {
+            virtual_stages: Some(["2", "1,2", "choose"][seed as usize % 3].parse().unwrap()),
+            ..options
+        };
+        let instance = Instance::from_spec(&spec).unwrap();
+        compare(seed, &instance, &options, &mut seen);
+    }
+    println!("{seen:?}");
+    let draws = draws(DRAWS / 2) as usize;
+    assert!(
+        3 * seen.compared > draws && 6 * seen.chunked > seen.compared && 10 * seen.proved > 7 * seen.compared,
+        "{seen:?}"
+    );
 }
 
 /// Equal blocks for Megatron, which runs no empty chunk and is told once for all what to compute again: every plan is exported.
@@ -192,7 +227,7 @@ fn compare(seed: u64, instance: &Instance, options: &PipelineOptions, seen: &mut
 fn simulated_ns(plan: &Plan) -> Option<u64> {
     let moves = Moves {
         devices: None,
-        placement: Placement::Loop,
+        placement: plan.problem.placement.unwrap_or(Placement::Loop),
         weight_share: None,
     };
     let chunks = chunks_that_run(plan, &moves).expect("chunks");

@@ -5,7 +5,7 @@ use stagecut::instance::Instance;
 use stagecut::network::{LayerMode, Size, Tensor};
 use stagecut::options::{Degrees, Mode};
 use stagecut::schedule::rules::{RULES, Shape};
-use stagecut::schedule::{Operation, Phase, Placement};
+use stagecut::schedule::{Operation, Phase};
 use stagecut::settings::Settings;
 
 use super::modes::{Run, Search, best_iteration_ns, can_be_told};
@@ -61,7 +61,7 @@ impl<'a> Rows<'a> {
         let shape = Shape {
             devices: row,
             virtual_stages: chunks,
-            placement: Placement::Loop,
+            placement: settings.placement,
             micro_batches: all.div_ceil(replicas),
         };
         let name = settings.schedule.to_string();
@@ -77,7 +77,7 @@ impl<'a> Rows<'a> {
             replicas,
             expert: 1,
             context: 1,
-            start: chunk % row * tensor * replicas,
+            start: settings.placement.device(chunk, row) * tensor * replicas,
         };
         let runs: Vec<Run> = (0..row * chunks).map(run).collect();
         let is_allowed = runs.iter().all(|&run| search.may_run(run));
@@ -133,7 +133,7 @@ impl<'a> Rows<'a> {
             return;
         }
         let moved: Vec<[f64; 2]> = (0..self.runs.len()).map(|chunk| self.moved(chunk)).collect();
-        let mut tried: Vec<Vec<[u64; 3]>> = Vec::new();
+        let mut tried: Vec<Vec<[u64; 4]>> = Vec::new();
         for mut code in 0..choices.iter().map(Vec::len).product::<usize>() {
             let mut modes = Vec::new();
             for choices in &choices {
@@ -159,6 +159,11 @@ impl<'a> Rows<'a> {
         }
     }
 
+    /// The device of a chunk.
+    fn device(&self, chunk: usize) -> usize {
+        self.search.settings.placement.device(chunk, self.order.len())
+    }
+
     /// Whether no device ever holds too much.
     fn fits(&self, modes: &[&LayerMode]) -> bool {
         let Some(limit) = self.search.settings.memory_limit else {
@@ -176,7 +181,7 @@ impl<'a> Rows<'a> {
                     .map(|(layer, (mode, _))| (layer, *mode))
             };
             let (mut held, mut workspace) = (0.0, 0.0);
-            for chunk in (device..self.runs.len()).step_by(row) {
+            for chunk in (0..self.runs.len()).filter(|&chunk| self.device(chunk) == device) {
                 let mut shared = 0.0;
                 for (layer, mode) in own(chunk) {
                     let [_, kept, _, part] = self.search.of_mode((layer, mode), self.runs[0], 0);
@@ -191,7 +196,9 @@ impl<'a> Rows<'a> {
                 let stash: u64 = own(operation.chunk).map(|(_, mode)| mode.stash_bytes).sum();
                 match operation.phase {
                     Phase::Forward => held += stash as f64,
-                    _ => held -= stash as f64,
+                    // What is kept is there until nothing needs it.
+                    Phase::InputGradient => {}
+                    Phase::Backward | Phase::WeightGradient => held -= stash as f64,
                 }
                 most = f64::max(most, held);
             }
@@ -199,16 +206,24 @@ impl<'a> Rows<'a> {
         })
     }
 
-    /// Forward pass, backward pass and ring of every chunk in whole ns.
-    fn times(&self, modes: &[&LayerMode], moved: &[[f64; 2]]) -> Vec<[u64; 3]> {
+    /// Forward pass, backward pass, ring, and what of the backward pass is gradients of weights, of every chunk in whole ns.
+    fn times(&self, modes: &[&LayerMode], moved: &[[f64; 2]]) -> Vec<[u64; 4]> {
         let trains = self.search.settings.mode == Mode::Training;
-        let mut times: Vec<[f64; 3]> = moved.iter().map(|&[there, back]| [there, back, 0.0]).collect();
+        let mut times: Vec<[f64; 4]> = moved
+            .iter()
+            .map(|&[there, back]| [there, back, 0.0, 0.0])
+            .collect();
         let mut gradients = vec![0.0; times.len()];
         for (layer, (mode, &chunk)) in modes.iter().zip(&self.chunk_of).enumerate() {
             let [forward, backward] = self.search.passes_of_mode(layer, mode, self.runs[0]);
             times[chunk][0] += forward;
             times[chunk][1] += if trains { backward } else { 0.0 };
             gradients[chunk] += mode.gradient_bytes as f64;
+            times[chunk][3] += if trains {
+                self.search.weight_of_mode(mode, self.runs[0])
+            } else {
+                0.0
+            };
         }
         let all = self.search.settings.micro_batches.unwrap() as f64;
         for ((times, gradients), &run) in times.iter_mut().zip(gradients).zip(&self.runs) {
@@ -303,8 +318,8 @@ impl<'a> Rows<'a> {
     }
 
     /// Devices do their operations one after the other, each as soon as what it waits for is there; then their rings.
-    fn run_ns(&self, times: &[[u64; 3]]) -> u64 {
-        let mut ends = vec![[None::<u64>; 2]; times.len() * self.micro_batches];
+    fn run_ns(&self, times: &[[u64; 4]]) -> u64 {
+        let mut ends = vec![[None::<u64>; 3]; times.len() * self.micro_batches];
         let mut free = vec![0; self.order.len()];
         let mut next = vec![0; self.order.len()];
         while (0..self.order.len()).any(|device| next[device] < self.order[device].len()) {
@@ -317,11 +332,20 @@ impl<'a> Rows<'a> {
                 let (way, waits) = match of.phase {
                     Phase::Forward if of.chunk == 0 => (0, Some(0)),
                     Phase::Forward => (0, at(of.chunk - 1, 0)),
+                    // Behind the gradient of the input on the same device.
+                    Phase::WeightGradient => (2, Some(0)),
                     _ if of.chunk + 1 == times.len() => (1, at(of.chunk, 0)),
                     _ => (1, at(of.chunk + 1, 1)),
                 };
+                let [forward, backward, _, weight] = times[of.chunk];
+                let takes = match of.phase {
+                    Phase::Forward => forward,
+                    Phase::Backward => backward,
+                    Phase::InputGradient => backward - weight,
+                    Phase::WeightGradient => weight,
+                };
                 if let Some(waits) = waits {
-                    free[device] = free[device].max(waits) + times[of.chunk][way];
+                    free[device] = free[device].max(waits) + takes;
                     ends[of.chunk * self.micro_batches + of.micro_batch][way] = Some(free[device]);
                     next[device] += 1;
                 }
@@ -329,7 +353,7 @@ impl<'a> Rows<'a> {
             assert_ne!(before, next, "a deadlock");
         }
         for (chunk, times) in times.iter().enumerate() {
-            free[chunk % self.order.len()] += times[2];
+            free[self.device(chunk)] += times[2];
         }
         free.into_iter().max().unwrap_or(0)
     }

@@ -482,6 +482,13 @@ impl<'a> Search<'a> {
         ways
     }
 
+    /// What of the backward time of a layer in a mode is gradients of weights, in whole ns.
+    pub(super) fn weight_of_mode(&self, mode: &LayerMode, run: Run) -> f64 {
+        let ns = mode.times[run.kind].unwrap().weight_ns as f64;
+        let part = (ns / (self.rates(run.kind)[1] * run.context as f64)).round();
+        (part * self.load(mode, run)).round()
+    }
+
     /// Forward and backward time of a layer in a mode, with what its group reduces, in whole ns.
     pub(super) fn passes_of_mode(&self, at: usize, mode: &LayerMode, run: Run) -> [f64; 2] {
         let trains = self.settings.mode == Mode::Training;

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::rc::Rc;
 
+use super::TIME_OF_GUIDES;
 use super::chunks::ChunkRuns;
 use super::chunks::kind::ChunkFamily;
 use super::kinds::{KindFamily, Kinds};
@@ -16,7 +17,7 @@ use crate::exact::incumbent::Incumbent;
 use crate::exact::method::Method;
 use crate::exact::modal;
 use crate::formulations::solver::SolverError;
-use crate::model::options::Objective;
+use crate::model::options::{Objective, Recomputation};
 use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
@@ -29,6 +30,9 @@ const NODES_OF_A_TURN: u64 = 5_000;
 
 /// What plans whose stages are alike, and those of one stage a device, may take of the time that is left, where others are allowed.
 const SHARE_OF_ALIKE: f64 = 0.5;
+
+/// What plans of chunks may take that compute again what a framework can be told, where others may too.
+const SHARE_OF_RESTRICTED: f64 = 0.25;
 
 /// Solves a problem with modes whose iterations are simulated, of which something may be known.
 ///
@@ -55,6 +59,10 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
         if incumbent.is_over() {
             return Ok(incumbent.finish(StoppedBy::Completed));
         }
+    }
+    search_restricted_first(&mut incumbent, modes, labels)?;
+    if incumbent.is_over() {
+        return Ok(incumbent.finish(StoppedBy::Completed));
     }
     let variants = variants(problem, modes);
     let mut families = alike(problem, &variants);
@@ -118,6 +126,33 @@ pub(super) fn offer_plan_of_period(incumbent: &mut Incumbent, modes: &Modes) {
 fn share<'a>(control: &'a Control) -> Option<Control<'a>> {
     let left = control.remaining()?;
     Some(control.with_time(Some(left.mul_f64(SHARE_OF_ALIKE))))
+}
+
+/// Looks through plans of chunks that compute again what a framework can be told, for a part of the time, where others may too: they are few beside
+/// all, and what they take is what these have to beat. Nothing is proved by them.
+fn search_restricted_first(
+    incumbent: &mut Incumbent,
+    modes: &Modes,
+    labels: &[String],
+) -> Result<(), SolverError> {
+    let problem = incumbent.problem;
+    let is_free = problem.settings.target.is_none() && problem.settings.may_have_virtual_stages();
+    let told = match is_free {
+        true => modes.recomputing(Recomputation::Alike),
+        false => Vec::new(),
+    };
+    if told.len() < 2 {
+        return Ok(());
+    }
+    let mut families = chunks(problem, &told);
+    let left = incumbent.control.remaining();
+    let share = left.map_or(TIME_OF_GUIDES, |left| left.mul_f64(SHARE_OF_RESTRICTED));
+    let within = incumbent.control.with_time(Some(share));
+    let mut first = incumbent.under(&within);
+    search(&mut first, (&mut families, labels), false)?;
+    (first.lower_ns, first.source) = (incumbent.lower_ns, incumbent.source);
+    incumbent.join(first);
+    Ok(())
 }
 
 /// Looks through plans of one stage a device for a part of the time: they are fewer, and their best is what others have to beat.

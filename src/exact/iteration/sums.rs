@@ -10,7 +10,8 @@ use crate::problem::modes::{Knapsack, LayerWays, ModalItem, Modes, StageMode, Wa
 /// Times and bytes of all items, in the ways that take least.
 #[derive(Clone, Default)]
 pub(super) struct Sums {
-    work_ns: u64,
+    /// What one micro-batch takes on its way: nobody waits for gradients of weights that are run apart.
+    way_ns: u64,
     /// What all hold once, for each micro-batch in flight, and to share out among replicas.
     bytes: [u64; 3],
     /// What a stage of all counts twice, of the first and the last of these.
@@ -65,13 +66,15 @@ impl Sums {
             };
             let shared_bytes = items().map(|item| item.shared_bytes).min()?;
             let bytes = [least(|way| way.held_bytes)?, stash_bytes, shared_bytes];
-            Some((least(|way| way.passes().iter().sum())?, bytes))
+            let way_ns = least(|way| way.passes().iter().sum::<u64>() - way.weight)?;
+            Some((way_ns, (least(|way| way.passes().iter().sum())?, bytes)))
         };
-        let items: Vec<(u64, [u64; 3])> = modes.items.iter().map(of_item).collect::<Option<_>>()?;
+        let items: Vec<(u64, (u64, [u64; 3]))> = modes.items.iter().map(of_item).collect::<Option<_>>()?;
+        let (ways_ns, items): (Vec<u64>, Vec<(u64, [u64; 3])>) = items.into_iter().unzip();
         let all: Vec<usize> = (0..items.len()).collect();
         let surplus = degrees.iter().map(|&degree| modes.surplus_bytes(&all, degree));
         Some(Self {
-            work_ns: items.iter().map(|(work_ns, _)| work_ns).sum(),
+            way_ns: ways_ns.into_iter().sum(),
             bytes: items
                 .iter()
                 .fold([0; 3], |sum, (_, own)| [0, 1, 2].map(|at| sum[at] + own[at])),
@@ -102,7 +105,7 @@ impl Sums {
 
     /// What one micro-batch takes to pass, at least.
     pub(super) fn way_ns(&self) -> u64 {
-        self.work_ns
+        self.way_ns
     }
 
     /// What devices have memory for with so many micro-batches in flight in each of their chunks.
@@ -138,7 +141,7 @@ impl Sums {
         let places = vec![place; settings.stages];
         let micro_batches = settings.run_micro_batches();
         let of_set = |set: &Set| row::least_ns(set, micro_batches, (&places, &rooms.most(set)), rounds == 1);
-        self.sets.iter().map(of_set).max().unwrap_or(0).max(self.work_ns)
+        self.sets.iter().map(of_set).max().unwrap_or(0).max(self.way_ns)
     }
 }
 

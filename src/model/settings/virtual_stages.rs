@@ -38,6 +38,11 @@ impl Settings {
         }
     }
 
+    /// Whether devices run the two gradients of backward passes apart.
+    pub(crate) fn splits_backward(&self) -> bool {
+        self.schedule.rule().is_some_and(|rule| rule.splits)
+    }
+
     /// Whether no chunk may be empty: no framework is known to run one without layers.
     pub fn fills_chunks(&self) -> bool {
         self.all_stages || self.target.is_some()
@@ -52,9 +57,9 @@ impl Settings {
             all_stages: self.all_stages || (is_row && self.fills_chunks()),
             virtual_stages,
             rounds: None,
-            schedule: match (is_row, self.schedule) {
-                (false, Schedule::Interleaved) => Schedule::OneFOneB,
-                (_, schedule) => schedule,
+            schedule: match self.schedule {
+                schedule if !is_row && schedule.needs_virtual_stages() => Schedule::OneFOneB,
+                schedule => schedule,
             },
             ..self.clone()
         }
@@ -251,12 +256,13 @@ impl Settings {
             "`period` of stages in modes or over links of two levels or of their own, which no order of chunks keeps,",
             "`iteration`, which runs the order of the schedule".into(),
         );
-        refuse(
-            self.modal && !matches!(self.schedule, Schedule::Interleaved | Schedule::Gpipe),
-            setting::SCHEDULE,
-            &format!("`{}`", self.schedule),
-            "`interleaved` or `gpipe`".into(),
-        );
+        // Of numbers to choose from two are enough for any.
+        let chunks = if self.rounds.is_some() {
+            2
+        } else {
+            self.virtual_stages
+        };
+        faults.extend(self.fault_of_placement(chunks).filter(|_| self.modal));
         faults
     }
 
@@ -310,51 +316,50 @@ impl Settings {
 
     /// A schedule that is not for so many chunks, placed so, and so many micro-batches.
     fn fault_of_rule(&self) -> Option<Fault> {
-        let shape = self.shape();
-        let applies = |shape: &Shape| {
-            self.schedule
-                .rule()
-                .is_some_and(|rule: &Rule| (rule.applies)(shape))
-        };
-        let any_number = Shape {
-            micro_batches: self.stages,
-            ..shape
-        };
-        let fault = |at: Setting, found: Words, expected: Words| {
-            Some(Fault::new(at, FaultKind::Contradiction { found, expected }))
-        };
-        if !applies(&any_number) {
-            return fault(
-                setting::SCHEDULE,
-                words!(
-                    "`{}` with {}",
-                    self.schedule.to_string(),
-                    setting::VIRTUAL_STAGES
-                        .given(self.virtual_stages)
-                        .and(setting::PLACEMENT.given(self.placement))
-                ),
-                words!(
-                    "`interleaved` with {}; `zb-v`, `v-half` or `v-min` with two chunks and {}; or `gpipe`",
-                    setting::PLACEMENT.given("loop"),
-                    setting::PLACEMENT.given("v")
-                ),
-            );
+        if let Some(fault) = self.fault_of_placement(self.virtual_stages) {
+            return Some(fault);
         }
         let all = Shape {
             micro_batches: self.micro_batches.unwrap_or(in_flight::steady(self.stages)) as usize,
-            ..shape
+            ..self.shape()
         };
-        if !applies(&all) {
-            return fault(
-                setting::MICRO_BATCHES,
-                words!(
-                    "{} with {}",
-                    all.micro_batches.to_string(),
-                    setting::SCHEDULE.given(self.schedule)
-                ),
-                "a multiple of the devices".into(),
-            );
-        }
-        None
+        let kind = FaultKind::Contradiction {
+            found: words!(
+                "{} with {}",
+                all.micro_batches.to_string(),
+                setting::SCHEDULE.given(self.schedule)
+            ),
+            expected: "a multiple of the devices".into(),
+        };
+        (!self.can_run(&all)).then(|| Fault::new(setting::MICRO_BATCHES, kind))
+    }
+
+    /// A schedule that is not for so many chunks, placed so, whatever the number of micro-batches.
+    fn fault_of_placement(&self, virtual_stages: usize) -> Option<Fault> {
+        let any_number = Shape {
+            micro_batches: self.stages,
+            virtual_stages,
+            ..self.shape()
+        };
+        let kind = FaultKind::Contradiction {
+            found: words!(
+                "`{}` with {}",
+                self.schedule.to_string(),
+                setting::VIRTUAL_STAGES
+                    .given(virtual_stages)
+                    .and(setting::PLACEMENT.given(self.placement))
+            ),
+            expected: words!(
+                "`interleaved` with {}; `zb-v`, `v-half` or `v-min` with two chunks and {}; or `gpipe`",
+                setting::PLACEMENT.given("loop"),
+                setting::PLACEMENT.given("v")
+            ),
+        };
+        (!self.can_run(&any_number)).then(|| Fault::new(setting::SCHEDULE, kind))
+    }
+
+    fn can_run(&self, shape: &Shape) -> bool {
+        let rule = self.schedule.rule();
+        rule.is_some_and(|rule: &Rule| (rule.applies)(shape))
     }
 }

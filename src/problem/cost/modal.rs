@@ -135,7 +135,10 @@ fn iteration_ns(problem: &Problem, stages: &ModalStages) -> u64 {
 /// The time of an iteration of chunks whose ticks are ns: a replica of all of them runs its micro-batches in the order of the schedule, the others
 /// beside it theirs, and what a device has done they exchange behind its last operation, chunk by chunk.
 fn chunks_ns(problem: &Problem, of: &VirtualStages, stages: &ModalStages) -> u64 {
-    let chunks = pipeline::chunks_as_laid(&pipeline(problem, stages), of.devices, of.placement);
+    let mut pipeline = pipeline(problem, stages);
+    let apart = pipeline.stages.iter_mut().zip(&stages.stages);
+    apart.for_each(|(chunk, stage)| chunk.weight_ns = stage.weight);
+    let chunks = pipeline::chunks_as_laid(&pipeline, of.devices, of.placement);
     of.sequence
         .as_ref()
         .map_or(0, |sequence| sequence.makespan_ns(&chunks))

@@ -12,6 +12,8 @@ pub struct ModalStage {
     pub forward: u64,
     /// Backward work of a replica.
     pub backward: u64,
+    /// The part of it that is gradients of weights, where the schedule runs these apart.
+    pub weight: u64,
     /// What its tensor group reduces.
     pub collective: u64,
     /// The part of it that is so in backward propagation.
@@ -233,6 +235,7 @@ impl Modes {
             let way = &layer.ways[way];
             cost.forward += way.forward;
             cost.backward += way.backward;
+            cost.weight += way.weight;
             cost.collective += way.collective;
             cost.collective_back += way.collective_back;
         }

@@ -152,6 +152,8 @@ pub struct Way {
     pub forward: u64,
     /// Backward time of a micro-batch.
     pub backward: u64,
+    /// The part of it that is gradients of weights, where the schedule runs these apart; else 0.
+    pub weight: u64,
     /// Time of what the tensor group reduces for a micro-batch.
     pub collective: u64,
     /// The part of it that is so in backward propagation, where there is any: half of the least that a way reduces, and what is reduced again.
@@ -538,6 +540,11 @@ impl Modes {
             forward: longer(at_rate(forward, row.rates[0] * self.contexts[degree] as f64)) + copied,
             backward: if trains {
                 longer(self.backward(degree, backward)) + copied
+            } else {
+                0
+            },
+            weight: if trains && settings.splits_backward() {
+                longer(self.backward(degree, times.weight_ns * self.ticks_per_ns))
             } else {
                 0
             },

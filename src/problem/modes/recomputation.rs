@@ -360,6 +360,7 @@ mod tests {
             mode: 0,
             forward: time,
             backward: 0,
+            weight: 0,
             collective: 0,
             held_bytes,
             stash_bytes,

@@ -78,6 +78,9 @@ impl<'a> ChunkFamily<'a> {
             let own = of_degrees[degree].as_ref()?;
             item.base_bytes =
                 least(own, |way| way.held_bytes) + own.shared_bytes / modes.copies_of_weights(&mode) as u64;
+            // The way without gradients of weights is the least of any, and so are both passes together.
+            let way_ns = item.forward_ns + least(own, |way| way.passes()[1] - way.weight);
+            item.weight_ns = item.work_ns() - way_ns;
             item.parameter_bytes = own.gradient_bytes;
             item.stash_bytes = match self.again {
                 Some(_) => kept_bytes(own),

@@ -64,6 +64,8 @@ settings! {
     SEQUENCE = "sequence",
     CONTEXT = "context",
     PHASE = "phase",
+    DECODE_TOKENS = "decode_tokens",
+    GRANULARITY = "granularity",
     MTP = "mtp",
     TIME_LIMIT = "time_limit",
     TOLERANCE = "tolerance",

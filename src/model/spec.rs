@@ -77,6 +77,10 @@ pub struct MicroBatchSpec {
     /// The same of a backward pass, twice as many, with nothing that is computed again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub backward_flops: Option<f64>,
+    /// Passes forward that a micro-batch is made of, such as one to read a prompt and one for each token behind the first that is written: launches
+    /// and the latency of links count as often [default: 1].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub passes: Option<u64>,
 }
 
 /// A layer or operator.

@@ -3,7 +3,7 @@
 use stagecut::control::Control;
 use stagecut::fault::InputError;
 use stagecut::generate::random::{Random, random};
-use stagecut::generate::transformer::{self, Attention, Granularity, PRESETS, Precision, Transformer};
+use stagecut::generate::transformer::{self, Attention, Granularity, PRESETS, Phase, Precision, Transformer};
 use stagecut::instance::Instance;
 use stagecut::methods;
 use stagecut::options::PipelineOptions;
@@ -446,4 +446,70 @@ fn the_step_of_the_optimiser_is_shared_out() {
         bytes(Granularity::Operator, None),
         bytes(Granularity::Operator, Some(1))
     ));
+}
+
+/// An instance on a device that takes 3 us to launch and links of 10 us.
+fn served(asked: &Transformer) -> Instance {
+    let mut spec = transformer(asked);
+    let cluster = spec.cluster.as_mut().expect("a cluster");
+    cluster.device_kinds[0].launch_ms = Some(0.003);
+    cluster.link.as_mut().expect("a link").latency_ms = 0.01;
+    Instance::from_spec(&spec).expect("a valid instance")
+}
+
+#[test]
+fn a_request_is_its_prompt_and_a_pass_for_each_token_but_the_first() {
+    const WRITTEN: u32 = 9;
+    let model = |change: Transformer| Transformer {
+        preset: PRESETS.iter().find(|preset| preset.name == "llama3-8b"),
+        granularity: Granularity::Block,
+        tensor: Some(vec![1, 4]),
+        micro_batch: Some(2),
+        ..change
+    };
+    let phase = |phase: Phase, context: u32| {
+        served(&model(Transformer {
+            phase: Some(phase),
+            context: Some(context),
+            ..Transformer::default()
+        }))
+    };
+    let read = phase(Phase::Prefill, 1_000);
+    // In the mean half of what is written stands before.
+    let write = phase(Phase::Decode, 1_000 + WRITTEN / 2);
+    let request = served(&model(Transformer {
+        prefill_tokens: Some(1_000),
+        decode_tokens: Some(WRITTEN),
+        ..Transformer::default()
+    }));
+    let passes = u64::from(WRITTEN - 1);
+    let of = |instance: &Instance, layer: usize, mode: usize| {
+        let mode = &instance.network.layers[layer].modes[mode];
+        (
+            mode.times[0].expect("a time").forward_ns,
+            mode.collective_bytes,
+            mode.cache,
+        )
+    };
+    for layer in 0..read.network.layers.len() {
+        for mode in 0..2 {
+            let [one, other, both] = [&read, &write, &request].map(|instance| of(instance, layer, mode));
+            assert!(
+                both.0.abs_diff(one.0 + passes * other.0) <= passes,
+                "{both:?}, {one:?}, {other:?}"
+            );
+            assert_eq!(both.1, one.1 + passes * other.1);
+            assert_eq!(both.2, one.2);
+        }
+    }
+    assert_eq!(
+        request.cluster.link.latency_ns,
+        u64::from(WRITTEN) * read.cluster.link.latency_ns
+    );
+    let of = request.network.micro_batch.expect("its tokens");
+    assert_eq!((of.tokens, of.passes), (2.0 * 1_008.0, 9));
+    assert_eq!(
+        (request.pipeline.sequences, request.pipeline.context),
+        (Some(2), Some(1_009))
+    );
 }

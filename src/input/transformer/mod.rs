@@ -23,6 +23,7 @@ mod model;
 mod modes;
 mod operator;
 mod parts;
+mod request;
 mod summary;
 
 pub(crate) use model::{
@@ -141,6 +142,8 @@ pub(crate) struct Run {
     pub context: Option<f64>,
     /// What a server does, where that is said.
     pub phase: Option<Phase>,
+    /// Tokens that it writes behind the prompt which it reads, where a micro-batch is all of that.
+    pub written: Option<u32>,
     /// Sequences of a micro-batch.
     pub micro_batch: f64,
     pub precision: Precision,
@@ -187,7 +190,10 @@ impl Run {
 
     /// What a file asks of the caches: room for what is in them behind the pass.
     pub fn pipeline(&self) -> PipelineOptions {
-        let tokens = self.context.map(|context| (context + self.sequence) as u64);
+        let written = self.written.map_or(0, u64::from);
+        let tokens = self
+            .context
+            .map(|context| (context + self.sequence) as u64 + written);
         PipelineOptions {
             sequences: tokens.map(|_| self.micro_batch as u64),
             context: tokens,
@@ -210,6 +216,16 @@ pub(crate) fn degrees(asked: Option<&[u32]>, granularity: Granularity, heads: &[
     degrees.sort_unstable();
     degrees.dedup();
     degrees
+}
+
+/// Whole requests whose operators are layers: those that read a prompt are others than those that write behind a cache.
+pub(crate) fn request_in_pieces(written: Option<u32>, granularity: Granularity) -> Option<Fault> {
+    let kind = FaultKind::Contradiction {
+        found: "layers as operators".into(),
+        expected: words!("{}", setting::GRANULARITY.given("block")),
+    };
+    let is_wrong = written.is_some() && granularity == Granularity::Operator;
+    is_wrong.then(|| Fault::new(setting::DECODE_TOKENS, kind))
 }
 
 /// Degrees asked for that do not divide heads of keys and values.
@@ -252,6 +268,9 @@ pub(crate) fn operators_of_a_block(block: &Block, width: f64, run: &Run) -> u32 
 
 /// The layers and tensors of a model, and what its micro-batch is.
 pub(crate) fn network(model: &Model, run: &Run) -> NetworkSpec {
+    if let Some(written) = run.written {
+        return request::network_of(model, run, written);
+    }
     let parts = parts::parts(model, run);
     let mut builder = Builder::new(run);
     match run.granularity {
@@ -268,6 +287,7 @@ pub(crate) fn network(model: &Model, run: &Run) -> NetworkSpec {
             forward_flops: Some(model_flops),
             // A product for each of the two operands of every product.
             backward_flops: run.trains().then_some(2.0 * model_flops),
+            passes: None,
         }),
         layers: builder.layers,
         tensors: builder.tensors,

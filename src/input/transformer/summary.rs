@@ -98,6 +98,7 @@ impl Model {
 /// The least that can be run: what a model has does not depend on it.
 fn one_token(precision: Precision) -> Run {
     Run {
+        written: None,
         sequence: 1.0,
         context: None,
         phase: None,

@@ -23,7 +23,9 @@ pub(super) fn build(spec: &InstanceSpec, notes: &mut Vec<Words>) -> Result<(Netw
             },
         );
     }
-    let rates = checks.cluster(spec, notes);
+    let mut rates = checks.cluster(spec, notes);
+    let passes = spec.network.micro_batch.as_ref().and_then(|of| of.passes);
+    rates.wait_as_often(passes.unwrap_or(1).clamp(1, MOST_PASSES));
     let network = checks.network(&spec.network, &rates);
     if checks.faults.is_empty() {
         Ok((network, rates.cluster))
@@ -42,6 +44,27 @@ pub(super) struct Rates {
     /// Names under which layers give their measured times.
     pub(super) profiles: Vec<String>,
 }
+
+impl Rates {
+    /// Has a micro-batch of so many passes wait as often for launches, and for links before the first byte arrives.
+    fn wait_as_often(&mut self, passes: u64) {
+        let Cluster {
+            kinds,
+            link,
+            nodes,
+            links,
+            ..
+        } = &mut self.cluster;
+        let launches = kinds.iter_mut().map(|kind| &mut kind.launch_ns);
+        let apart = links.iter_mut().map(|pair| &mut pair.link.latency_ns);
+        let inside = nodes.iter_mut().map(|nodes| &mut nodes.link.latency_ns);
+        let all = launches.chain(apart).chain(inside).chain([&mut link.latency_ns]);
+        all.for_each(|ns| *ns = ns.saturating_mul(passes));
+    }
+}
+
+/// Passes of a micro-batch: tokens of the longest answer.
+const MOST_PASSES: u64 = 1_000_000;
 
 /// Devices of a kind, and groups alike: far above any real cluster, far below where sums and products of them overflow.
 const MOST_DEVICES: usize = 1_000_000;
@@ -316,7 +339,13 @@ impl Checks {
             };
             self.add(at("sequences"), kind);
         }
+        let passes = spec.passes.unwrap_or(1);
+        if !(1..=MOST_PASSES).contains(&passes) {
+            let (found, expected) = (passes as f64, "a whole number from 1 to 1000000");
+            self.add(at("passes"), FaultKind::BadNumber { found, expected });
+        }
         Some(MicroBatch {
+            passes,
             tokens,
             sequences: spec.sequences,
             forward_flops: self.positive(at("forward_flops"), spec.forward_flops),

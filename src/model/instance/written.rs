@@ -31,6 +31,8 @@ impl Instance {
                     sequences: of.sequences,
                     forward_flops: of.forward_flops,
                     backward_flops: of.backward_flops,
+                    // Times and latencies are written as they are for all passes.
+                    passes: None,
                 }),
                 layers: self.network.layers.iter().map(layer).collect(),
                 tensors: self.network.tensors.iter().map(tensor).collect(),

@@ -53,6 +53,8 @@ pub struct MicroBatch {
     pub forward_flops: Option<f64>,
     /// The same backward.
     pub backward_flops: Option<f64>,
+    /// Passes forward that it is made of, at least 1.
+    pub passes: u64,
 }
 
 /// A layer or operator.

@@ -77,11 +77,27 @@ impl Settings {
         faults.extend(self.target_faults(instance));
         faults.extend(self.constraint_faults(instance));
         faults.extend(self.room_faults(instance, options));
+        faults.extend(self.passes_fault(instance));
         faults.extend(self.prompt_faults(instance, options));
         faults.extend(self.bandwidth_fault(instance, options.bandwidth_bytes_per_s));
         faults.extend(self.modal_faults(instance));
         faults.extend(self.expert_faults(instance));
         faults
+    }
+
+    /// Micro-batches of several passes where each is one: training, and prompts in chunks.
+    fn passes_fault(&self, instance: &Instance) -> Option<Fault> {
+        let passes = instance.network.micro_batch.map_or(1, |of| of.passes);
+        let found = match (self.mode.trains(), &self.prompt) {
+            (true, _) => "training",
+            (false, Some(_)) => "a prompt in chunks",
+            (false, None) => return None,
+        };
+        let kind = FaultKind::Contradiction {
+            found: format!("{passes} passes forward in {found}").into(),
+            expected: "one: several are whole requests, prompt and answer, in inference".into(),
+        };
+        (passes > 1).then(|| Fault::new("network.micro_batch.passes", kind))
     }
 
     /// More stages than devices, or a number of devices that replaces no count.

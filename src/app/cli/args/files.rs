@@ -123,6 +123,15 @@ pub struct ModelArgs {
     #[arg(long, conflicts_with = "micro_batches")]
     pub phase: Option<Phase>,
 
+    /// Tokens of a prompt that a server reads, where a micro-batch is a whole request, or so many as it has sequences: layers as blocks
+    #[arg(long, value_name = "N", requires = "decode_tokens", conflicts_with_all = ["phase", "context", "sequence", "micro_batches"],
+        value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub prefill_tokens: Option<u32>,
+
+    /// Tokens that it writes behind the prompt, one pass for each but the first
+    #[arg(long, value_name = "N", requires = "prefill_tokens", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub decode_tokens: Option<u32>,
+
     /// Sequences of a micro-batch [default: 1]
     #[arg(long, visible_alias = "batch", value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
     pub micro_batch: Option<u32>,
@@ -163,6 +172,7 @@ impl ModelArgs {
         self.sequence.is_some()
             || self.context.is_some()
             || self.phase.is_some()
+            || self.prefill_tokens.is_some()
             || self.micro_batch.is_some()
             || self.precision.is_some()
             || self.attention.is_some()
@@ -179,6 +189,8 @@ impl ModelArgs {
             sequence: self.sequence,
             context: self.context,
             phase: self.phase,
+            prefill_tokens: self.prefill_tokens,
+            decode_tokens: self.decode_tokens,
             micro_batch: self.micro_batch,
             precision: self.precision,
             attention: self.attention.unwrap_or_default(),

@@ -77,6 +77,15 @@ pub struct Transformer {
     #[arg(long, conflicts_with = "micro_batches")]
     pub phase: Option<Phase>,
 
+    /// Tokens of a prompt that a server reads, where a micro-batch is a whole request, or so many as it has sequences: layers as blocks
+    #[arg(long, value_name = "N", requires = "decode_tokens", conflicts_with_all = ["phase", "context", "sequence", "micro_batches"],
+        value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub prefill_tokens: Option<u32>,
+
+    /// Tokens that it writes behind the prompt, one pass for each but the first
+    #[arg(long, value_name = "N", requires = "prefill_tokens", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
+    pub decode_tokens: Option<u32>,
+
     /// Sequences of a micro-batch [default: 4, of a preset 1]
     #[arg(long, visible_alias = "batch", value_name = "N", value_parser = clap::value_parser!(u32).range(AT_LEAST_ONE))]
     pub micro_batch: Option<u32>,
@@ -145,6 +154,8 @@ impl Default for Transformer {
             sequence: None,
             context: None,
             phase: None,
+            prefill_tokens: None,
+            decode_tokens: None,
             micro_batch: None,
             precision: None,
             attention: Attention::Flash,

@@ -3,7 +3,7 @@
 use super::{Granularity, Mlp, Precision, Transformer};
 use crate::input::transformer::{
     Biases, Block, Embedding, FeedForward, HeadNorms, Heads, Mixer, Mlp as Matrices, Model, Norm, NormPlace,
-    Run, degrees, nearest_divisor, operators_of_a_block, uneven_degrees,
+    Phase, Run, degrees, nearest_divisor, operators_of_a_block, request_in_pieces, uneven_degrees,
 };
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::setting;
@@ -101,6 +101,8 @@ impl Shape {
             None | Some(0.0) => String::new(),
             Some(context) => format!(" after {context} in the cache"),
         };
+        let written =
+            (asked.decode_tokens).map_or_else(String::new, |tokens| format!(" and {tokens} written"));
         let step = match (asked.micro_batches, asked.granularity) {
             (_, _) if !self.run.trains() => "forward alone".to_owned(),
             (Some(micro_batches), _) => {
@@ -110,7 +112,7 @@ impl Shape {
             (None, Granularity::Block) => "without the optimiser's step".into(),
         };
         format!(
-            "{source}{} blocks, hidden {}, heads {} on {}, feed-forward {} ({:?}){vocabulary}, sequence {}{context}, \
+            "{source}{} blocks, hidden {}, heads {} on {}, feed-forward {} ({:?}){vocabulary}, sequence {}{context}{written}, \
 micro-batch {}, {:?}, {:?} attention, {step}, {spread}seed {}",
             self.model.blocks.len(),
             self.hidden,
@@ -158,14 +160,17 @@ fn block([hidden, heads, key_value_heads]: [u32; 3], feed_forward: f64, mlp: Mlp
 fn run(asked: &Transformer, key_value_heads: u32) -> Run {
     let preset = asked.preset;
     let most = f64::from(preset.map_or(512, |p| p.sequence));
-    let [sequence, context] = match asked.phase {
-        Some(phase) => phase.tokens(asked.sequence, asked.context, most).map(Some),
+    let phase = asked.prefill_tokens.map(|_| Phase::Prefill).or(asked.phase);
+    let behind = asked.prefill_tokens.or(asked.context);
+    let [sequence, context] = match phase {
+        Some(phase) => phase.tokens(asked.sequence, behind, most).map(Some),
         None => [asked.sequence.map(f64::from), asked.context.map(f64::from)],
     };
     Run {
         sequence: sequence.unwrap_or(most),
         context,
-        phase: asked.phase,
+        phase,
+        written: asked.decode_tokens,
         micro_batch: asked.micro_batch.unwrap_or(if preset.is_some() { 1 } else { 4 }) as f64,
         precision: asked.precision.unwrap_or(match preset {
             Some(_) => Precision::Bf16,
@@ -214,5 +219,7 @@ fn uneven(asked: &Transformer, hidden: u32, heads: u32, key_value_heads: u32) ->
             ),
         )];
     }
-    uneven_degrees(asked.tensor.as_deref(), key_value_heads)
+    let mut faults = uneven_degrees(asked.tensor.as_deref(), key_value_heads);
+    faults.extend(request_in_pieces(asked.decode_tokens, asked.granularity));
+    faults
 }

@@ -17,7 +17,8 @@ use super::{Imported, Source, is_object, unlimited_cluster};
 use crate::input::intake;
 use crate::input::source::text::{fault_at, json_fault};
 use crate::input::transformer::{
-    Attention, Block, Granularity, Model, Phase, Precision, Run, degrees, network, uneven_degrees,
+    Attention, Block, Granularity, Model, Phase, Precision, Run, degrees, network, request_in_pieces,
+    uneven_degrees,
 };
 pub use crate::input::transformer::{LayerRun, Summary};
 use crate::model::fault::{Fault, FaultKind, InputError};
@@ -43,6 +44,10 @@ pub struct Asked {
     pub context: Option<u32>,
     /// What a server does: then a forward pass alone, and `sequence` and `context` have the defaults of that.
     pub phase: Option<Phase>,
+    /// Tokens of a prompt that a server reads, and of what it writes behind it, where a micro-batch is a whole request.
+    pub prefill_tokens: Option<u32>,
+    /// See `prefill_tokens`.
+    pub decode_tokens: Option<u32>,
     /// Sequences of a micro-batch: by default 1.
     pub micro_batch: Option<u32>,
     /// Numbers to compute with: by default bf16.
@@ -62,6 +67,16 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// A whole request as the prompt that it begins with.
+    fn as_prompt(&self) -> Self {
+        let prompt = self.prefill_tokens;
+        Self {
+            phase: prompt.map(|_| Phase::Prefill).or(self.phase),
+            context: prompt.or(self.context),
+            ..self.clone()
+        }
+    }
+
     /// Numbers to compute with.
     pub fn precision(&self) -> Precision {
         self.precision.unwrap_or(Precision::Bf16)
@@ -137,12 +152,15 @@ fn in_file<T>(path: &Path, read: impl FnOnce(&Source) -> Result<T, Vec<Fault>>) 
 }
 
 fn read_asked(source: &Source, asked: &Asked) -> Imported {
+    let asked = &asked.as_prompt();
     let mut known = known(source)?;
     let mut faults = Vec::new();
     let heads = known.model.shared_heads();
     for heads in &heads {
         faults.extend(uneven_degrees(asked.tensor.as_deref(), *heads));
     }
+    let granularity = asked.granularity.unwrap_or(Granularity::Block);
+    faults.extend(request_in_pieces(asked.decode_tokens, granularity));
     faults.extend(uncached(&known.model, asked));
     faults.extend(unpredicted(&known.model, asked));
     if !faults.is_empty() {
@@ -150,7 +168,6 @@ fn read_asked(source: &Source, asked: &Asked) -> Imported {
     }
     let predictors = asked.mtp.unwrap_or(0) as usize;
     let left_out = known.model.predictors.split_off(predictors).len();
-    let granularity = asked.granularity.unwrap_or(Granularity::Block);
     let most = known.positions.unwrap_or(SEQUENCE).min(SEQUENCE);
     let [sequence, context] = match asked.phase {
         Some(phase) => phase.tokens(asked.sequence, asked.context, most).map(Some),
@@ -160,6 +177,7 @@ fn read_asked(source: &Source, asked: &Asked) -> Imported {
         sequence: sequence.unwrap_or(most),
         context,
         phase: asked.phase,
+        written: asked.decode_tokens,
         micro_batch: f64::from(asked.micro_batch.unwrap_or(1)),
         precision: asked.precision(),
         attention: asked.attention,

@@ -212,6 +212,51 @@ pub fn chunks(spec: &InstanceSpec) -> Vec<[f64; 2]> {
     chunks
 }
 
+/// The stage of every layer, and how many there are, in every way that keeps order, ties and constraints.
+pub fn assignments(spec: &InstanceSpec, settings: &Settings) -> Vec<(Vec<usize>, usize)> {
+    let layers = spec.network.layers.len();
+    let stages = settings.stages.min(layers);
+    let with_count = |code: usize| {
+        let digit = |layer: usize| code / stages.pow(layer as u32) % stages;
+        let stage_of: Vec<usize> = (0..layers).map(digit).collect();
+        let used = stage_of.iter().max().map_or(0, |last| last + 1);
+        (stage_of, used)
+    };
+    (0..stages.pow(layers as u32))
+        .map(with_count)
+        .filter(|(stage_of, used)| is_allowed(spec, settings, (stage_of, *used)))
+        .collect()
+}
+
+fn is_allowed(spec: &InstanceSpec, settings: &Settings, (stage_of, used): (&[usize], usize)) -> bool {
+    let layers = &spec.network.layers;
+    let at = |name: &String| {
+        stage_of[layers
+            .iter()
+            .position(|layer| layer.id == *name)
+            .expect("a layer")]
+    };
+    let of = |stage: usize| stage_of.iter().filter(move |&&at| at == stage).count();
+    let mut tensors = spec.network.tensors.iter();
+    let is_ordered = tensors.all(|tensor| tensor.consumers.iter().all(|to| at(&tensor.producer) <= at(to)));
+    let tied = layers
+        .iter()
+        .zip(stage_of)
+        .filter(|(layer, _)| layer.tie.is_some());
+    let tied: BTreeSet<&usize> = tied.map(|(_, stage)| stage).collect();
+    let keeps = |constraint: &Constraint| match constraint {
+        Constraint::AtMost(most) => (0..used).all(|stage| of(stage) <= *most),
+        Constraint::Apart(names) => at(&names[0]) != at(&names[1]),
+        Constraint::Together(names) => at(&names[0]) == at(&names[1]),
+        Constraint::Cuts(_) => unreachable!(),
+    };
+    is_ordered
+        && tied.len() <= 1
+        && (0..used).all(|stage| of(stage) > 0)
+        && (!settings.all_stages || used == settings.stages)
+        && spec.pipeline.constraints.iter().flatten().all(keeps)
+}
+
 /// A problem in the words of its file.
 struct Every<'a> {
     spec: &'a InstanceSpec,
@@ -231,7 +276,11 @@ impl<'a> Every<'a> {
             stage_of: Vec::new(),
             best_ns: None,
         };
-        every.place();
+        for (stage_of, used) in assignments(spec, settings) {
+            every.stage_of = stage_of;
+            let counts = every.kinds().iter().map(|kind| kind.count.expect("a count"));
+            every.staff(used, &mut counts.collect(), &mut Vec::new());
+        }
         every.best_ns
     }
 
@@ -239,57 +288,9 @@ impl<'a> Every<'a> {
         &self.spec.cluster.as_ref().expect("a cluster").device_kinds
     }
 
-    fn place(&mut self) {
-        let layers = self.spec.network.layers.len();
-        if self.stage_of.len() < layers {
-            for stage in 0..self.settings.stages.min(layers) {
-                self.stage_of.push(stage);
-                self.place();
-                self.stage_of.pop();
-            }
-            return;
-        }
-        let used = self.stage_of.iter().max().map_or(0, |last| last + 1);
-        if self.is_allowed(used) {
-            let mut left: Vec<usize> = self
-                .kinds()
-                .iter()
-                .map(|kind| kind.count.expect("a count"))
-                .collect();
-            self.staff(used, &mut left, &mut Vec::new());
-        }
-    }
-
     fn at(&self, name: &str) -> usize {
         let mut layers = self.spec.network.layers.iter();
         self.stage_of[layers.position(|layer| layer.id == name).expect("a layer")]
-    }
-
-    fn is_allowed(&self, used: usize) -> bool {
-        let of = |stage: usize| self.stage_of.iter().filter(move |&&at| at == stage).count();
-        let ordered = self.spec.network.tensors.iter().all(|tensor| {
-            let from = self.at(&tensor.producer);
-            tensor.consumers.iter().all(|to| from <= self.at(to))
-        });
-        let tied = self
-            .spec
-            .network
-            .layers
-            .iter()
-            .filter(|layer| layer.tie.is_some());
-        let mut tied = tied.map(|layer| self.at(&layer.id));
-        let first = tied.next();
-        let keeps = |constraint: &Constraint| match constraint {
-            Constraint::AtMost(most) => (0..used).all(|stage| of(stage) <= *most),
-            Constraint::Apart(names) => self.at(&names[0]) != self.at(&names[1]),
-            Constraint::Together(names) => self.at(&names[0]) == self.at(&names[1]),
-            Constraint::Cuts(_) => unreachable!(),
-        };
-        ordered
-            && tied.all(|stage| Some(stage) == first)
-            && (0..used).all(|stage| of(stage) > 0)
-            && (!self.settings.all_stages || used == self.settings.stages)
-            && self.spec.pipeline.constraints.iter().flatten().all(keeps)
     }
 
     /// Puts the stages on devices, one after the other.

@@ -18,7 +18,7 @@ use stagecut::spec::{
 use stagecut::{Options, Watch, bound, solve};
 
 use crate::common::seeds;
-use crate::prompts::{self, chunks, layer_ns, longest_ns};
+use crate::prompts::{self, assignments, chunks, layer_ns, longest_ns};
 
 /// What a mode says of itself as if it were a layer.
 fn as_layer(mode: &ModeSpec) -> LayerSpec {
@@ -206,7 +206,10 @@ impl<'a> Every<'a> {
             stage_of: Vec::new(),
             best_ns: None,
         };
-        every.place();
+        for (stage_of, used) in assignments(spec, settings) {
+            every.stage_of = stage_of;
+            every.staff(used, &mut Vec::new());
+        }
         every.best_ns
     }
 
@@ -218,22 +221,6 @@ impl<'a> Every<'a> {
         &self.cluster().device_kinds
     }
 
-    fn place(&mut self) {
-        let layers = self.spec.network.layers.len();
-        if self.stage_of.len() < layers {
-            for stage in 0..self.settings.stages.min(layers) {
-                self.stage_of.push(stage);
-                self.place();
-                self.stage_of.pop();
-            }
-            return;
-        }
-        let used = self.stage_of.iter().max().map_or(0, |last| last + 1);
-        if self.is_allowed(used) {
-            self.staff(used, &mut Vec::new());
-        }
-    }
-
     fn at(&self, name: &str) -> usize {
         self.stage_of[self.layer(name)]
     }
@@ -241,32 +228,6 @@ impl<'a> Every<'a> {
     fn layer(&self, name: &str) -> usize {
         let mut layers = self.spec.network.layers.iter();
         layers.position(|layer| layer.id == name).expect("a layer")
-    }
-
-    fn is_allowed(&self, used: usize) -> bool {
-        let of = |stage: usize| self.stage_of.iter().filter(move |&&at| at == stage).count();
-        let ordered = self.spec.network.tensors.iter().all(|tensor| {
-            let from = self.at(&tensor.producer);
-            tensor.consumers.iter().all(|to| from <= self.at(to))
-        });
-        let tied = self
-            .spec
-            .network
-            .layers
-            .iter()
-            .filter(|layer| layer.tie.is_some());
-        let tied: BTreeSet<usize> = tied.map(|layer| self.at(&layer.id)).collect();
-        let keeps = |constraint: &Constraint| match constraint {
-            Constraint::AtMost(most) => (0..used).all(|stage| of(stage) <= *most),
-            Constraint::Apart(names) => self.at(&names[0]) != self.at(&names[1]),
-            Constraint::Together(names) => self.at(&names[0]) == self.at(&names[1]),
-            Constraint::Cuts(_) => unreachable!(),
-        };
-        ordered
-            && tied.len() <= 1
-            && (0..used).all(|stage| of(stage) > 0)
-            && (!self.settings.all_stages || used == self.settings.stages)
-            && self.spec.pipeline.constraints.iter().flatten().all(keeps)
     }
 
     /// Puts the stages on devices, one after the other.

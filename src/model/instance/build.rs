@@ -1,8 +1,8 @@
 //! Validation: from what a file says to a network and a cluster, or every fault at once.
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
-use super::{analytic, frozen, offload, rates};
+use super::{analytic, frozen, modes, offload, rates};
 use crate::model::cluster::{Cluster, DEFAULT_BANDWIDTH_BYTES_PER_S, DeviceKind, Host};
 use crate::model::fault::{Fault, FaultKind, Piece, closest};
 use crate::model::network::{Layer, MicroBatch, Network, Size, Tensor, Times, find_cycle};
@@ -93,6 +93,22 @@ pub(super) struct Checks {
 impl Checks {
     pub(super) fn add(&mut self, at: impl Into<Piece>, kind: FaultKind) {
         self.faults.push(Fault::new(at, kind));
+    }
+
+    /// Forgets what is wrong with fields of a layer that are those of a mode, where that is told of the mode.
+    fn forget_told_of_modes(&mut self, at: &str) {
+        let (field, of_mode) = (format!("{at}."), format!("{at}.modes["));
+        let place = |fault: &Fault| match &fault.at {
+            Piece::Text(place) => place.clone(),
+            Piece::Asked(_) => String::new(),
+        };
+        let in_modes = self.faults.iter().filter_map(|fault| {
+            let place = place(fault);
+            let (_, name) = place.strip_prefix(&of_mode)?.split_once("].")?;
+            Some(format!("{field}{name}"))
+        });
+        let told: HashSet<String> = in_modes.collect();
+        self.faults.retain(|fault| !told.contains(&place(fault)));
     }
 
     /// A time in ms as whole ns.
@@ -301,6 +317,9 @@ impl Checks {
         for (i, (layer, spec)) in layers.iter_mut().zip(&spec.layers).enumerate() {
             let at = format!("network.layers[{i}] `{}`", layer.id);
             layer.modes = self.modes(&at, spec, rates, &position_of);
+            if modes::is_of_mode(spec) {
+                self.forget_told_of_modes(&at);
+            }
         }
         let names: Vec<String> = spec.layers.iter().map(|layer| layer.id.clone()).collect();
         let tensors: Vec<Tensor> = spec

@@ -16,7 +16,7 @@ pub(super) fn base(spec: &LayerSpec) -> Cow<'_, LayerSpec> {
     let Some(mode) = alone.or(spec.modes.first()) else {
         return Cow::Borrowed(spec);
     };
-    if tells_times(spec) {
+    if !is_of_mode(spec) {
         return Cow::Borrowed(spec);
     }
     Cow::Owned(LayerSpec {
@@ -29,6 +29,11 @@ pub(super) fn base(spec: &LayerSpec) -> Cow<'_, LayerSpec> {
         state_bytes_per_sequence: mode.state_bytes_per_sequence,
         ..timed(spec, mode)
     })
+}
+
+/// Whether that is one of its modes.
+pub(super) fn is_of_mode(spec: &LayerSpec) -> bool {
+    !spec.modes.is_empty() && !tells_times(spec)
 }
 
 /// Whether modes say what fields of the layer do not, of a layer that says nothing of itself on one device.

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::costs::TIME_TOLERANCE_MS;
 use super::modes::Placed;
 use super::{Checker, FORWARD, Violation, workers};
-use crate::model::network::{LayerMode, Size};
+use crate::model::network::LayerMode;
 use crate::model::units::NS_PER_MS;
 use crate::problem::plan::Plan;
 
@@ -67,11 +67,7 @@ impl Checker<'_> {
             };
             let own: Vec<_> = modes.iter().map(|mode| mode.as_ref().map(of_chunk)).collect();
             let mut sums = self.modal_sums(placed, &own);
-            let of_tensor = |size: Size| match size {
-                Size::Bytes(bytes) => Size::Bytes(part(bytes)),
-                Size::TransferNs(ns) => Size::TransferNs(part(ns)),
-            };
-            self.add_crossings((placed, &own), &of_tensor, &mut sums);
+            self.add_crossings((placed, &own), &|size| size.part(part), &mut sums);
             let both = each.iter_mut().zip(&sums);
             both.for_each(|(stage, sum)| stage.push(sum.forward_ns() as u128));
         }

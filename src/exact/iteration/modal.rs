@@ -150,7 +150,6 @@ fn search_restricted_first(
     let within = incumbent.control.with_time(Some(share));
     let mut first = incumbent.under(&within);
     search(&mut first, (&mut families, labels), false)?;
-    (first.lower_ns, first.source) = (incumbent.lower_ns, incumbent.source);
     incumbent.join(first);
     Ok(())
 }

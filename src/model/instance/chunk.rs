@@ -1,7 +1,7 @@
 //! The instance as one chunk of a prompt sees it: each chunk is a micro-batch of its own size.
 
 use super::Instance;
-use crate::model::network::{Size, Times};
+use crate::model::network::Times;
 use crate::model::prompt::{Chunk, Prompt, Reading};
 
 impl Instance {
@@ -31,10 +31,7 @@ impl Instance {
             }
         }
         for tensor in &mut own.network.tensors {
-            tensor.size = match tensor.size {
-                Size::Bytes(bytes) => Size::Bytes(part(bytes)),
-                Size::TransferNs(ns) => Size::TransferNs(part(ns)),
-            };
+            tensor.size = tensor.size.part(part);
         }
         own
     }

@@ -249,6 +249,16 @@ pub enum Size {
     TransferNs(u64),
 }
 
+impl Size {
+    /// A part of it, of bytes or of time alike.
+    pub(crate) fn part(self, of: impl Fn(u64) -> u64) -> Self {
+        match self {
+            Self::Bytes(bytes) => Self::Bytes(of(bytes)),
+            Self::TransferNs(ns) => Self::TransferNs(of(ns)),
+        }
+    }
+}
+
 impl Network {
     /// Whether some layer can be split over several devices.
     pub fn has_tensor_degrees(&self) -> bool {

@@ -3,7 +3,7 @@
 use super::{Settings, has_groups};
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
-use crate::model::network::{Layer, Size, Tensor};
+use crate::model::network::{Layer, Tensor};
 use crate::model::options::{ChunkSizes, Objective, PipelineOptions, WorkerMode};
 use crate::model::prompt::{Chunk, MOST_CHUNKS, Prompt, Reading};
 use crate::model::setting;
@@ -43,10 +43,7 @@ impl Settings {
 
     /// Time to move once what a chunk makes of a tensor, in ns, where transfers take time.
     pub(crate) fn chunk_transfer_ns(&self, tensor: &Tensor, chunk: Chunk, prompt: &Prompt) -> u64 {
-        self.size_ns(match tensor.size {
-            Size::Bytes(bytes) => Size::Bytes(chunk.share_of(bytes, prompt)),
-            Size::TransferNs(ns) => Size::TransferNs(chunk.share_of(ns, prompt)),
-        })
+        self.size_ns(tensor.size.part(|all| chunk.share_of(all, prompt)))
     }
 
     /// What is wrong with the prompt that is asked for.

@@ -148,13 +148,13 @@ impl<'a> Options<'a> {
         }
     }
 
-    /// How many times their stages keep.
-    pub(super) fn times_of_stages(&self, is_allowed: &dyn Fn(usize) -> bool) -> usize {
+    /// How many times so many stages keep.
+    pub(super) fn times_of_stages(&self, count: usize) -> usize {
         let each = match self.levels.len() {
             1 => 1,
             several => 2 + 2 * several,
         };
-        self.count(is_allowed).saturating_mul(each * self.reads.chunks)
+        count.saturating_mul(each * self.reads.chunks)
     }
 
     /// The stages that begin at an ideal.

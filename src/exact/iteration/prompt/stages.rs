@@ -51,16 +51,16 @@ impl<'o, 'a> Stages<'o, 'a> {
         let rows: Vec<Stock> = options.devices.iter().map(|&count| stock(count)).collect();
         let narrowest = options.narrowest(is_allowed);
         let most: usize = options.devices.iter().map(|count| count / narrowest).sum();
-        let is_told = narrowest == 1 && options.is_narrow();
         let is_limited = most > most_stages || options.problem.settings.all_stages;
-        let stages = (is_limited && !is_told).then(|| stock(most_stages));
+        let stages = (is_limited && !options.is_narrow()).then(|| stock(most_stages));
         let chunks = options.reads.chunks;
         let ideals = options.ideals.sets.len();
+        let count = options.count(is_allowed);
         let kept = options
-            .times_of_stages(is_allowed)
+            .times_of_stages(count)
             .max(states.saturating_mul(ideals * chunks));
         // What bounds are computed from, once for each state.
-        let steps = options.count(is_allowed).saturating_mul(states) / 64 * chunks;
+        let steps = (count.saturating_mul(states) / 64).saturating_mul(chunks);
         if kept.max(steps) > MOST_TIMES {
             return Err(StoppedBy::SizeLimit);
         }

@@ -41,8 +41,10 @@ fn iterations_are_those_of_brute_force() {
     let mut seen = Seen::default();
     for seed in seeds(DRAWS) {
         let mut spec = crate::common::modal::random_modal(seed);
-        if seed % 8 == 1 {
-            crate::common::modal::shard(&mut spec, seed);
+        match seed % 8 {
+            1 => crate::common::modal::shard(&mut spec, seed),
+            3 | 6 => crate::common::modal::add_experts(&mut spec, seed),
+            _ => {}
         }
         let Some(options) = draw(&mut spec, seed) else {
             continue;

@@ -24,10 +24,12 @@ pub fn best_ns(instance: &Instance, settings: &Settings) -> Option<u64> {
     for tensor in 1..=devices {
         for replicas in 1..=devices / tensor {
             let row = settings.stages.min(devices / (tensor * replicas));
-            for chunks in 2..=layers.max(3) {
+            let experts = (1..=replicas).filter(|expert| replicas.is_multiple_of(*expert));
+            let both = experts.flat_map(|expert| (2..=layers.max(3)).map(move |chunks| (expert, chunks)));
+            for (expert, chunks) in both {
                 let too_many =
                     matches!(settings.rounds, Some(Degrees::Choose)) && (row == 1 || chunks * row > layers);
-                let rows = Rows::new(instance, settings, [tensor, replicas, row, chunks]);
+                let rows = Rows::new(instance, settings, [tensor, replicas, expert, row, chunks]);
                 if let Some(mut rows) = rows.filter(|_| !too_many && settings.allows_virtual_stages(chunks)) {
                     rows.place();
                     best = [best, rows.best_ns].into_iter().flatten().min();
@@ -54,7 +56,7 @@ impl<'a> Rows<'a> {
     fn new(
         instance: &'a Instance,
         settings: &'a Settings,
-        [tensor, replicas, row, chunks]: [usize; 4],
+        [tensor, replicas, expert, row, chunks]: [usize; 5],
     ) -> Option<Self> {
         let search = Search::new(instance, settings, true);
         let all = settings.micro_batches? as usize;
@@ -75,7 +77,7 @@ impl<'a> Rows<'a> {
             kind: settings.kind,
             tensor,
             replicas,
-            expert: 1,
+            expert,
             context: 1,
             start: settings.placement.device(chunk, row) * tensor * replicas,
         };
@@ -214,11 +216,13 @@ impl<'a> Rows<'a> {
             .map(|&[there, back]| [there, back, 0.0, 0.0])
             .collect();
         let mut gradients = vec![0.0; times.len()];
+        let mut layers = vec![Vec::new(); times.len()];
         for (layer, (mode, &chunk)) in modes.iter().zip(&self.chunk_of).enumerate() {
             let [forward, backward] = self.search.passes_of_mode(layer, mode, self.runs[0]);
             times[chunk][0] += forward;
             times[chunk][1] += if trains { backward } else { 0.0 };
             gradients[chunk] += mode.gradient_bytes as f64;
+            layers[chunk].push(layer);
             times[chunk][3] += if trains {
                 self.search.weight_of_mode(mode, self.runs[0])
             } else {
@@ -226,10 +230,15 @@ impl<'a> Rows<'a> {
             };
         }
         let all = self.search.settings.micro_batches.unwrap() as f64;
-        for ((times, gradients), &run) in times.iter_mut().zip(gradients).zip(&self.runs) {
-            times[2] = (self.search.ring_ns((run, run), gradients) * all - 1e-6)
-                .ceil()
-                .max(0.0);
+        for (chunk, &run) in self.runs.iter().enumerate() {
+            let of_experts = self.search.expert_gradients(&layers[chunk], run);
+            let rings = self
+                .search
+                .rings_ns(run, gradients[chunk] - of_experts, of_experts);
+            times[chunk][2] = rings
+                .map(|ns| (ns * all - 1e-6).ceil().max(0.0))
+                .into_iter()
+                .sum();
         }
         times.into_iter().map(|times| times.map(|ns| ns as u64)).collect()
     }

@@ -758,7 +758,7 @@ impl<'a> Search<'a> {
     }
 
     /// Bytes of gradients of experts that a stage's layers share out.
-    fn expert_gradients(&self, layers: &[usize], run: Run) -> f64 {
+    pub(super) fn expert_gradients(&self, layers: &[usize], run: Run) -> f64 {
         let own = |&layer: &usize| {
             let mode = &self.modes(layer, run)[0];
             let trained = run.expert > 1 && !self.instance.network.layers[layer].frozen;
@@ -770,7 +770,7 @@ impl<'a> Search<'a> {
     }
 
     /// The exchange of a stage's gradients, as far as a micro-batch bears it, in ns: of what all replicas have, and of experts by those that have the same.
-    fn rings_ns(&self, run: Run, gradients: f64, of_experts: f64) -> [f64; 2] {
+    pub(super) fn rings_ns(&self, run: Run, gradients: f64, of_experts: f64) -> [f64; 2] {
         let same = Run {
             replicas: run.replicas / run.expert,
             ..run

@@ -98,7 +98,7 @@ impl Modes {
     }
 
     /// The rings on which a stage exchanges gradients: the bytes of each on a device, and its members.
-    pub(super) fn rings(&self, gradients: [u64; 2], mode: &StageMode) -> impl Iterator<Item = (f64, usize)> {
+    pub(crate) fn rings(&self, gradients: [u64; 2], mode: &StageMode) -> impl Iterator<Item = (f64, usize)> {
         let experts = self.experts[mode.degree];
         let [all, of_experts] = gradients.map(|bytes| bytes as f64);
         [

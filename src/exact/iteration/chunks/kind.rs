@@ -21,8 +21,8 @@ pub(in crate::exact) struct ChunkKind<'a> {
     again: Option<Again>,
     /// Whether every layer has one way to run.
     has_one_way: bool,
-    /// Time of a byte of gradients that replicas exchange at least, in ns.
-    byte_ns: f64,
+    /// What replicas take to exchange the gradients of each item at least, in ns.
+    once_ns: Vec<f64>,
 }
 
 /// The same before anything of it is laid out: there are many, and few are looked for.
@@ -89,16 +89,14 @@ impl<'a> ChunkFamily<'a> {
         }
         let layers = modes.items.iter().filter_map(|degrees| degrees[degree].as_ref());
         let mut ways = layers.flat_map(|item| &item.layers).map(|layer| layer.ways.len());
-        let levels = ring_levels(modes, &mode, true);
-        let rings = levels.filter_map(|level| modes.ring(modes.copies_of_weights(&mode), level));
-        let byte_ns = rings.map(|ring| ring.byte_ticks).min_by(f64::total_cmp);
-        let all = self.problem.settings.micro_batches.unwrap_or(1);
+        let items = modes.items.iter().filter_map(|degrees| degrees[degree].as_ref());
+        let once_ns = items.map(|item| self.once_ns([item.gradient_bytes, item.expert_gradient_bytes]));
         let mut kind = ChunkKind {
             modes,
             mode,
             of,
             has_one_way: ways.all(|ways| ways == 1),
-            byte_ns: byte_ns.unwrap_or(0.0) * all as f64,
+            once_ns: once_ns.collect(),
             again: self.again,
             row,
         };
@@ -106,6 +104,18 @@ impl<'a> ChunkFamily<'a> {
         let limit = &mut kind.row.settings.memory_limit;
         *limit = limit.map(|limit| limit.saturating_add(spare_bytes));
         Some(kind)
+    }
+
+    /// What replicas take to exchange such gradients over the fastest links that they may have, without what each message begins with, in ns.
+    fn once_ns(&self, gradients: [u64; 2]) -> f64 {
+        let (modes, mode) = (self.modes, &self.chunks.mode);
+        let least = |(bytes, members): (f64, usize)| {
+            let rings = ring_levels(modes, mode, true).filter_map(|level| modes.ring(members, level));
+            let byte_ticks = rings.map(|ring| ring.byte_ticks).min_by(f64::total_cmp);
+            byte_ticks.unwrap_or(0.0) * bytes
+        };
+        let micro_batches = self.problem.settings.micro_batches.unwrap_or(1);
+        modes.rings(gradients, mode).map(least).sum::<f64>() * micro_batches as f64
     }
 }
 
@@ -194,7 +204,7 @@ impl ChunkOptions for ChunkKind<'_> {
     }
 
     fn once_ns(&self, item: usize) -> f64 {
-        self.byte_ns * self.row.items[item].parameter_bytes as f64
+        self.once_ns[item]
     }
 
     fn spare_bytes(&self) -> u64 {

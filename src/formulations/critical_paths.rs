@@ -81,6 +81,22 @@ pub struct Asked {
     pub is_whole: bool,
 }
 
+impl Asked {
+    /// How many items that take as long as those of a kind, or longer, a device has time for in an iteration of so many ns.
+    pub(crate) fn most_on(&self, device: usize, kind: &Kind, ns: f64) -> f64 {
+        // Less than an item is, more than doubles lose.
+        const ROUNDING: f64 = 1e-6;
+        let beside = self.chunks_of[device]
+            .iter()
+            .flat_map(|&c| in_turn(&self.beside_ns[c]));
+        let room_ns = (ns - self.lead_ns[device]) / self.micro_batches as f64 - beside.sum::<f64>();
+        match in_turn(&kind.times_ns).sum::<f64>() {
+            0.0 => f64::INFINITY,
+            own_ns => (room_ns / own_ns + ROUNDING).floor().max(0.0),
+        }
+    }
+}
+
 /// Limits of some columns of whole items, by their position: the least and the most.
 pub(crate) type Limits = BTreeMap<usize, [f64; 2]>;
 
@@ -270,13 +286,8 @@ impl PathProgram {
 
     /// Family `device`: as many items of a kind, and of those that take longer, as a device has time for in an iteration of interest.
     fn devices(&mut self, asked: &Asked) {
-        // Less than an item is, more than doubles lose.
-        const ROUNDING: f64 = 1e-6;
         let own_ns = |kind: &Kind| -> f64 { in_turn(&kind.times_ns).sum() };
         for (d, chunks) in asked.chunks_of.iter().enumerate() {
-            let beside_ns: f64 = chunks.iter().flat_map(|&c| in_turn(&asked.beside_ns[c])).sum();
-            let left_ns = asked.at_most_ns - asked.lead_ns[d];
-            let room_ns = left_ns / asked.micro_batches as f64 - beside_ns;
             for (k, kind) in asked.kinds.iter().enumerate() {
                 let least_ns = own_ns(kind);
                 let is_among = |other: &usize| {
@@ -285,7 +296,7 @@ impl PathProgram {
                 };
                 let among: Vec<usize> = (0..asked.kinds.len()).filter(is_among).collect();
                 let count: usize = among.iter().map(|&other| asked.kinds[other].count).sum();
-                let most = (room_ns / least_ns + ROUNDING).floor();
+                let most = asked.most_on(d, kind, asked.at_most_ns);
                 if kind.is_whole && least_ns > 0.0 && most < count as f64 {
                     let mut held = Expression::default();
                     let counts = among
@@ -293,7 +304,7 @@ impl PathProgram {
                         .flat_map(|&other| chunks.iter().map(move |&c| (other, c)));
                     counts.for_each(|(other, c)| self.counts[other][c].add_to(&mut held, 1.0));
                     let name = format!("device[{},{}]", d + 1, k + 1);
-                    self.program.add_row(name, held, most.max(0.0).into());
+                    self.program.add_row(name, held, most.into());
                 }
             }
         }

@@ -98,6 +98,8 @@ switches! {
     modal_windows,
     /// With virtual stages and iterations: ranges of what chunks may hold of whole items.
     count_ranges,
+    /// With virtual stages and iterations: how many items of a kind each device holds at most, asked device by device.
+    count_totals,
     /// With virtual stages: what devices pay for transfers and can hold of a chain, in few runs.
     device_runs,
     /// With virtual stages: the exchange between devices, from the best quick plan.

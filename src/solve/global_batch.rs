@@ -402,11 +402,7 @@ impl Search<'_> {
     /// A part of the time that is left for sizes.
     fn left(&self, part: f64) -> Option<Duration> {
         let (all, left) = (self.control.time_limit?, self.control.remaining()?);
-        Some(match part < 1.0 && self.sizes.is_empty() {
-            // The first plan is worth more than those after it.
-            true => left.mul_f64(2.0 * part),
-            false => left.saturating_sub(all.mul_f64(SHARE_OF_OTHERS)).mul_f64(part),
-        })
+        Some(left.saturating_sub(all.mul_f64(SHARE_OF_OTHERS)).mul_f64(part))
     }
 
     fn best_ms(&self) -> Option<f64> {

@@ -162,10 +162,11 @@ fn draw(spec: &mut InstanceSpec, seed: u64) -> Option<PipelineOptions> {
 fn compare(seed: u64, instance: &Instance, options: &PipelineOptions, seen: &mut Seen) -> Option<Plan> {
     let settings = Settings::resolve(instance, options).ok()?;
     let problem = Problem::new(instance, settings.clone()).ok()?;
-    // Every other problem is left to bounds and searches, though all plans could be looked at; some to searches without ranges, or without programs.
-    let left_out: &[&str] = match seed % 16 {
+    // Every other problem is left to bounds and searches, though all plans could be looked at; some to searches without ranges, totals or programs.
+    let left_out: &[&str] = match seed % 32 {
         7 => &["exhaustive", "count_ranges"],
-        15 => &["exhaustive", "program"],
+        23 => &["exhaustive", "count_ranges", "count_totals"],
+        15 | 31 => &["exhaustive", "program"],
         odd if odd % 2 == 1 => &["exhaustive"],
         _ => &[],
     };

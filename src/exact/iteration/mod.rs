@@ -21,7 +21,7 @@ mod simple;
 mod sums;
 mod unlike;
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use self::options::Alike;
@@ -73,7 +73,7 @@ pub(crate) fn solve(known: Incumbent, method: Method, labels: &[String]) -> Resu
     }
     let relaxation = Relaxation::new(&Alike(problem), &incumbent);
     let mut search =
-        relaxation.map(|relaxation| PlanSearch::new(relaxation, Rc::new(Alike(problem)), &incumbent));
+        relaxation.map(|relaxation| PlanSearch::new(relaxation, Arc::new(Alike(problem)), &incumbent));
     let mut stopped_by = match &mut search {
         Ok(search) => search.run(&mut incumbent, FIRST_NODES),
         Err(stopped_by) => *stopped_by,

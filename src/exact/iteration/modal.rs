@@ -1,7 +1,9 @@
 //! Iterations of stages in modes: plans whose stages are alike first, kind by kind, then all others.
 
 use std::collections::BTreeSet;
-use std::rc::Rc;
+use std::sync::Arc;
+
+use rayon::prelude::*;
 
 use super::TIME_OF_GUIDES;
 use super::chunks::ChunkRuns;
@@ -24,6 +26,9 @@ use crate::problem::control::Control;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modes::{Modes, StageMode};
 use crate::problem::plan::{Outcome, StoppedBy};
+
+/// How many families take their turns side by side, whatever the number of threads: what is found does not depend on it.
+const SIDE_BY_SIDE: usize = 2;
 
 /// Partial plans of a family that are looked at in a turn.
 const NODES_OF_A_TURN: u64 = 5_000;
@@ -271,7 +276,7 @@ enum Plans<'a> {
     /// A stage for each device or group.
     Stages {
         options: KindFamily<'a>,
-        laid: Option<Rc<Kinds<'a>>>,
+        laid: Option<Arc<Kinds<'a>>>,
         search: Option<PlanSearch<'a>>,
     },
     /// Several for each.
@@ -339,20 +344,20 @@ impl<'a> Family<'a> {
         if laid.is_some() || self.bound_ns == u64::MAX {
             return false;
         }
-        *laid = options.laid().map(Rc::new);
+        *laid = options.laid().map(Arc::new);
         let bound_ns = laid.as_ref().map_or(u64::MAX, |kinds| kinds.bound_ns());
         self.bound_ns = self.bound_ns.max(bound_ns);
         true
     }
 
-    /// Looks at some more of its plans.
-    fn take_turn(&mut self, incumbent: &mut Incumbent, labels: &[String]) -> Result<(), SolverError> {
+    /// Looks at some more of its plans, of which those that take less than the best of all are of interest.
+    fn take_turn(&mut self, known: &Incumbent, labels: &[String]) -> Result<Turn, SolverError> {
         if self.lay() {
             // Others may promise more now.
-            return Ok(());
+            return Ok(Turn::default());
         }
-        let control = incumbent.control.elsewhere();
-        let mut own = incumbent.under(&control);
+        let control = known.control.elsewhere();
+        let mut own = known.under(&control);
         (own.lower_ns, own.source) = (0, BoundSource::None);
         match &mut self.plans {
             Plans::Stages { laid, search, .. } => {
@@ -379,11 +384,11 @@ impl<'a> Family<'a> {
                 }
                 let Some(runs) = runs else {
                     self.bound_ns = u64::MAX;
-                    return Ok(());
+                    return Ok(Turn::default());
                 };
                 let limited = control.with_time(Some(runs.time(control.remaining())));
-                runs.take_turn(&mut own, incumbent.target_ns(), labels, &limited)?;
-                let is_closed = own.lower_ns > incumbent.target_ns() || own.is_over();
+                runs.take_turn(&mut own, known.target_ns(), labels, &limited)?;
+                let is_closed = own.lower_ns > known.target_ns() || own.is_over();
                 if runs.is_done() && !runs.begin_again(is_closed) {
                     self.stopped_by = Some(StoppedBy::Completed);
                 }
@@ -391,12 +396,20 @@ impl<'a> Family<'a> {
             }
         }
         self.bound_ns = self.bound_ns.max(own.lower_ns);
-        incumbent.statistics.nodes = own.statistics.nodes;
-        if let Some(plan) = own.plan.filter(|_| own.upper_ns < incumbent.upper_ns) {
-            incumbent.offer(plan);
-        }
-        Ok(())
+        Ok(Turn {
+            nodes: own.statistics.nodes - known.statistics.nodes,
+            plan: own.plan.filter(|_| own.upper_ns < known.upper_ns),
+        })
     }
+}
+
+/// What a family came to in a turn.
+#[derive(Default)]
+struct Turn {
+    /// Its best plan, where it takes less than was known.
+    plan: Option<Allocation>,
+    /// What was looked at.
+    nodes: u64,
 }
 
 /// Takes the quick plans of the formula that comes near the iterations of stages.
@@ -409,20 +422,16 @@ fn offer_quick_plans(options: &Kinds, own: &mut Incumbent, control: &Control) {
     }
 }
 
-/// Looks through families, of those that were tried as often the one that promises most, until none promises anything; `is_all` says that
+/// Looks through families, of those that were tried as often the ones that promise most, until none promises anything; `is_all` says that
 /// there are no other plans.
 fn search(
     incumbent: &mut Incumbent,
     (families, labels): (&mut [Family], &[String]),
     is_all: bool,
 ) -> Result<StoppedBy, SolverError> {
-    // Every other turn looks for first plans.
-    for turn in 0.. {
-        let least = families
-            .iter()
-            .map(|family| family.bound_ns)
-            .min()
-            .unwrap_or(u64::MAX);
+    loop {
+        let bounds = families.iter().map(|family| family.bound_ns);
+        let least = bounds.min().unwrap_or(u64::MAX);
         if is_all {
             incumbent.raise(BoundSource::ChainsOfIdeals, least.min(incumbent.upper_ns));
         }
@@ -430,21 +439,60 @@ fn search(
         if let Some(stopped_by) = incumbent.control.must_stop() {
             return Ok(stopped_by);
         }
-        let target_ns = incumbent.target_ns();
-        let is_open = |family: &Family| family.stopped_by.is_none() && family.may_beat(target_ns);
-        let open = || families.iter().enumerate().filter(|(_, family)| is_open(family));
-        let new = open().filter_map(|(at, family)| Some((family.estimate_ns()?, at)));
-        let least = open()
-            .map(|(at, family)| (family.rounds(), family.bound_ns, at))
-            .min();
-        let new = new.min().filter(|_| turn % 2 == 0).map(|(_, at)| at);
-        match new.or(least.map(|(.., at)| at)).map(|at| &mut families[at]) {
-            Some(family) => family.take_turn(incumbent, labels)?,
-            None => break,
+        let next = whose_turn(families, incumbent.target_ns());
+        if next.is_empty() {
+            break;
+        }
+        for turn in take_turns((families, &next), incumbent, labels)? {
+            incumbent.statistics.nodes += turn.nodes;
+            incumbent.offer_some(turn.plan);
         }
     }
     let target_ns = incumbent.target_ns();
     let open = families.iter().filter(|family| family.may_beat(target_ns));
     let mut stopped = open.filter_map(|family| family.stopped_by);
     Ok(stopped.next().unwrap_or(StoppedBy::Completed))
+}
+
+/// The families that are looked at next: one that nobody has looked at, for a first plan, and those that promise most.
+fn whose_turn(families: &[Family], target_ns: u64) -> Vec<usize> {
+    let is_open = |family: &Family| family.stopped_by.is_none() && family.may_beat(target_ns);
+    let open = || families.iter().enumerate().filter(|(_, family)| is_open(family));
+    let new = open().filter_map(|(at, family)| Some((family.estimate_ns()?, at)));
+    let mut next: Vec<usize> = new.min().map(|(_, at)| at).into_iter().collect();
+    let mut others: Vec<(u32, u64, usize)> = open()
+        .filter(|(at, _)| !next.contains(at))
+        .map(|(at, family)| (family.rounds(), family.bound_ns, at))
+        .collect();
+    others.sort_unstable();
+    next.extend(
+        others
+            .into_iter()
+            .map(|(.., at)| at)
+            .take(SIDE_BY_SIDE - next.len()),
+    );
+    next
+}
+
+/// A turn of each of some families, in the families' order.
+fn take_turns(
+    (families, next): (&mut [Family], &[usize]),
+    known: &Incumbent,
+    labels: &[String],
+) -> Result<Vec<Turn>, SolverError> {
+    let own = families
+        .iter_mut()
+        .enumerate()
+        .filter(|(at, _)| next.contains(at));
+    let own: Vec<&mut Family> = own.map(|(_, family)| family).collect();
+    match known.control.switches.parallel {
+        true => own
+            .into_par_iter()
+            .map(|family| family.take_turn(known, labels))
+            .collect(),
+        false => own
+            .into_iter()
+            .map(|family| family.take_turn(known, labels))
+            .collect(),
+    }
 }

@@ -1,6 +1,6 @@
 //! Better plans where no proof is near: the best that cut an order of the items, for one order after the other.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use rand::{Rng, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -59,7 +59,7 @@ fn cut(incumbent: &mut Incumbent, order: &[usize]) -> bool {
     let Ok(relaxation) = Relaxation::over(Ideals::along(order), &options, &copy) else {
         return false;
     };
-    PlanSearch::new(relaxation, Rc::new(options), &copy).run(&mut copy, MOST_NODES);
+    PlanSearch::new(relaxation, Arc::new(options), &copy).run(&mut copy, MOST_NODES);
     let nodes = copy.statistics.nodes;
     // What this says of bounds holds for the order alone.
     let is_better = copy.upper_ns < incumbent.upper_ns;

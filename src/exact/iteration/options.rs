@@ -24,7 +24,7 @@ pub(super) struct StageOption {
 
 /// What stages may be: the options of a resource-constrained shortest path over ideals (S. Irnich, G. Desaulniers, *Shortest path problems
 /// with resource constraints*, 2005).
-pub(super) trait StageOptions {
+pub(super) trait StageOptions: Send + Sync {
     /// The pipeline of single devices that no plan is faster than: its items, transfers, units of devices as stages, and micro-batches.
     fn pipeline(&self) -> &Problem;
 

@@ -2,7 +2,7 @@
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::options::StageOptions;
 use super::prefix::Prefix;
@@ -37,7 +37,7 @@ struct Node {
 
 /// The state of a search.
 pub(super) struct PlanSearch<'a> {
-    options: Rc<dyn StageOptions + 'a>,
+    options: Arc<dyn StageOptions + 'a>,
     relaxation: Relaxation,
     nodes: Vec<Node>,
     /// Nodes to look at: by bound, and of equals those with fewer units left.
@@ -53,7 +53,7 @@ impl<'a> PlanSearch<'a> {
     /// A search that has looked at nothing.
     pub(super) fn new(
         relaxation: Relaxation,
-        options: Rc<dyn StageOptions + 'a>,
+        options: Arc<dyn StageOptions + 'a>,
         incumbent: &Incumbent,
     ) -> Self {
         let bytes = size_of::<Node>() + size_of::<Reverse<(u64, u32, u32)>>();
@@ -163,13 +163,6 @@ impl<'a> PlanSearch<'a> {
             return;
         };
         let node = self.nodes[at as usize];
-        if node.left == 0 {
-            self.offer(&self.stages(at), incumbent);
-            if !self.options.is_complete() {
-                self.open_ns = self.open_ns.min(node.bound_ns);
-            }
-            return;
-        }
         if self.has_prefix && !node.is_refined {
             let bound_ns = node.bound_ns.max(self.prefix_ns(at));
             self.nodes[at as usize].is_refined = true;
@@ -180,6 +173,13 @@ impl<'a> PlanSearch<'a> {
                 }
                 return;
             }
+        }
+        if node.left == 0 {
+            self.offer(&self.stages(at), incumbent);
+            if !self.options.is_complete() {
+                self.open_ns = self.open_ns.min(node.bound_ns);
+            }
+            return;
         }
         self.branch(at, incumbent.target_ns());
     }

@@ -23,6 +23,13 @@ pub struct Report {
     pub dual_bound: f64,
 }
 
+/// A model that threads may hand on to each other, one of which uses it at a time.
+pub(super) struct Movable(pub Model);
+
+// SAFETY: the model owns its HiGHS object alone, and that object belongs to no thread: what HiGHS keeps by thread are the workers of its
+// scheduler, which it looks up anew whenever it solves.
+unsafe impl Send for Movable {}
+
 /// Called by HiGHS; returns whether it must stop. `None` where HiGHS only asks whether to go on.
 pub(super) type Watch<'a> = dyn FnMut(Option<Report>) -> bool + 'a;
 

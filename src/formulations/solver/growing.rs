@@ -1,12 +1,11 @@
 //! Linear programs that gain rows between runs.
 
-use good_lp::IntoAffineExpression;
-use highs::Model;
-
+use super::c::Movable;
 use super::exit::Inside;
 use super::{Solved, SolverError, build, c, exit, prepare, read};
 use crate::formulations::{Column, Program};
 use crate::problem::control::Control;
+use good_lp::IntoAffineExpression;
 
 /// A row that a solution breaks: `Σ coefficient · column <= most`.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +19,7 @@ pub(crate) struct Cut {
 /// A linear program whose runs begin where the one before ended: rows that are added leave its basis dual feasible.
 pub(crate) struct GrowingProgram {
     /// None while HiGHS has it, and after HiGHS broke down.
-    model: Option<Model>,
+    model: Option<Movable>,
     constant: f64,
     _inside: Inside,
 }
@@ -37,7 +36,7 @@ impl GrowingProgram {
         let mut model = build(program)?;
         prepare(&mut model)?;
         Ok(Self {
-            model: Some(model),
+            model: Some(Movable(model)),
             constant,
             _inside: inside,
         })
@@ -45,7 +44,7 @@ impl GrowingProgram {
 
     /// Adds a row.
     pub(crate) fn add(&mut self, cut: &Cut) {
-        if let Some(model) = &mut self.model {
+        if let Some(Movable(model)) = &mut self.model {
             let coefficients = cut.coefficients.iter();
             let (columns, factors): (Vec<usize>, Vec<f64>) = coefficients
                 .map(|&(column, factor)| (column.index, factor))
@@ -56,7 +55,7 @@ impl GrowingProgram {
 
     /// Bounds a column anew, which leaves its basis dual feasible, too.
     pub(crate) fn limit(&mut self, column: Column, limits: [f64; 2]) {
-        if let Some(model) = &mut self.model {
+        if let Some(Movable(model)) = &mut self.model {
             c::bound_column(model, column.index, limits);
         }
     }
@@ -67,12 +66,12 @@ impl GrowingProgram {
     ///
     /// [`SolverError`] where HiGHS breaks down; then the program is lost.
     pub(crate) fn solve(&mut self, control: &Control) -> Result<Solved, SolverError> {
-        let model = self.model.take().ok_or_else(|| failed("lost in a run before"))?;
+        let Movable(model) = self.model.take().ok_or_else(|| failed("lost in a run before"))?;
         let mut watcher = |_| control.limit().is_some() || exit::must_leave();
         let solved = c::watched(model, &mut watcher, |model| model.try_solve());
         let solved = solved.map_err(|status| failed(&format!("{status:?}")))?;
         let read = read(&solved, true, control)?;
-        self.model = Some(solved.into());
+        self.model = Some(Movable(solved.into()));
         Ok(Solved {
             bound: read.bound + self.constant,
             ..read

@@ -7,6 +7,7 @@
 use std::collections::BTreeMap;
 
 use super::paths::PathSearch;
+use super::totals::Totals;
 use crate::exact::bounds::integral_bound;
 use crate::exact::incumbent::Incumbent;
 use crate::formulations::critical_paths::{Limits, PathProgram};
@@ -36,8 +37,10 @@ enum Known {
 
 /// The parts of a problem that may hold plans of interest.
 pub(super) struct Tree {
-    built: PathProgram,
-    program: GrowingProgram,
+    pub(super) built: PathProgram,
+    pub(super) program: GrowingProgram,
+    /// What is known of all parts.
+    pub(super) totals: Totals,
     /// How many paths the program has.
     sent: usize,
     /// By bound, and of equals the newest first.
@@ -63,6 +66,7 @@ impl Tree {
             program: GrowingProgram::new(built.program.clone())?,
             sent: search.paths(),
             built,
+            totals: Totals::default(),
             open: BTreeMap::from([((0, u64::MAX), Limits::new())]),
             next: u64::MAX,
             set: Limits::new(),
@@ -94,8 +98,25 @@ impl Tree {
             if self.whole_ns <= least_ns || incumbent.is_over() || all.must_stop().is_some() {
                 return;
             }
+            let may_be_left = match incumbent.control.switches.count_totals {
+                true => self.ask_totals(search, incumbent, (target_ns, all)),
+                false => Ok(true),
+            };
+            match may_be_left {
+                Ok(true) if all.must_stop().is_some() => return,
+                Ok(true) => {}
+                Ok(false) => {
+                    incumbent.rule_out(BoundSource::Program, target_ns);
+                    return;
+                }
+                Err(_) if self.begins_again(search) => continue,
+                Err(_) => return,
+            }
             let Some((key, limits)) = self.open.pop_first() else {
                 return;
+            };
+            let Some(limits) = self.within_totals(limits) else {
+                continue;
             };
             self.set_limits(&limits);
             match self.look_at(search, incumbent, (target_ns, all)) {
@@ -114,11 +135,9 @@ impl Tree {
                     self.open.insert(key, limits);
                     return;
                 }
-                // It lost its way among the rows: from the start again.
                 Err(_) => {
                     self.open.insert(key, limits);
-                    self.lost += 1;
-                    if self.lost > MOST_LOST || self.begin_again(search).is_err() {
+                    if !self.begins_again(search) {
                         return;
                     }
                     continue;
@@ -126,6 +145,18 @@ impl Tree {
             }
             incumbent.statistics.nodes += 1;
         }
+    }
+
+    /// Limits of a part, and those that all plans of interest keep to; `None` where nothing is left.
+    fn within_totals(&self, mut limits: Limits) -> Option<Limits> {
+        for (&at, &[least, most]) in &self.totals.limits {
+            let own = limits.entry(at).or_insert([least, most]);
+            *own = [own[0].max(least), own[1].min(most)];
+            if own[0] > own[1] {
+                return None;
+            }
+        }
+        Some(limits)
     }
 
     /// Solves the part that is set with the paths that are missing there.
@@ -167,6 +198,12 @@ impl Tree {
         }
     }
 
+    /// Where HiGHS lost its way among the rows: from the start again, unless that was so too often.
+    fn begins_again(&mut self, search: &PathSearch) -> bool {
+        self.lost += 1;
+        self.lost <= MOST_LOST && self.begin_again(search).is_ok()
+    }
+
     /// Hands all rows that are known to HiGHS anew.
     fn begin_again(&mut self, search: &PathSearch) -> Result<(), SolverError> {
         self.built = search.program();
@@ -176,14 +213,14 @@ impl Tree {
     }
 
     /// Hands over the paths that are new.
-    fn send(&mut self, search: &PathSearch) {
+    pub(super) fn send(&mut self, search: &PathSearch) {
         for cut in search.cuts(&self.built, self.sent) {
             self.program.add(&cut);
         }
         self.sent = search.paths();
     }
 
-    fn set_limits(&mut self, limits: &Limits) {
+    pub(super) fn set_limits(&mut self, limits: &Limits) {
         let gone = self.set.keys().filter(|at| !limits.contains_key(at));
         for &at in gone {
             self.program

@@ -10,8 +10,9 @@ mod paths;
 mod places;
 mod ranges;
 mod starts;
+mod totals;
 
-use std::rc::Rc;
+use std::sync::Arc;
 use std::time::Duration;
 
 use petgraph::Direction::Incoming;
@@ -116,12 +117,11 @@ const ALONE: Turns = &[
 const AMONG_OTHERS: Turns = &[
     (Turn::Places, 1.0),
     (Turn::Start, 1.0),
-    (Turn::Ranges, 1.0),
     (Turn::Paths { is_whole: false }, 1.0),
     (Turn::Ranges, 1.0),
-    (Turn::Period, 1.0),
-    (Turn::Paths { is_whole: true }, 1.0),
     (Turn::Move, 1.0),
+    (Turn::Paths { is_whole: true }, 1.0),
+    (Turn::Period, 1.0),
     (Turn::Heuristics, 1.0),
     (Turn::Move, 1.0),
 ];
@@ -131,7 +131,7 @@ const TURNS_ONCE: usize = 2;
 
 /// How far plans of some chunks have been looked for.
 pub(super) struct ChunkRuns<'a> {
-    options: Rc<dyn ChunkOptions + 'a>,
+    options: Arc<dyn ChunkOptions + 'a>,
     paths: Option<PathSearch<'a>>,
     turns: Turns,
     next: usize,
@@ -150,7 +150,7 @@ impl<'a> ChunkRuns<'a> {
     }
 
     fn alone(options: impl ChunkOptions + 'a) -> Self {
-        let options: Rc<dyn ChunkOptions + 'a> = Rc::new(options);
+        let options: Arc<dyn ChunkOptions + 'a> = Arc::new(options);
         Self {
             paths: PathSearch::new(options.clone()),
             options,

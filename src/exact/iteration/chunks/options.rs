@@ -5,7 +5,7 @@ use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
 
 /// Plans that lay items in chunks of devices in a row, as [`super::super::options::StageOptions`] does in stages.
-pub(in crate::exact) trait ChunkOptions {
+pub(in crate::exact) trait ChunkOptions: Send + Sync {
     /// The row of single devices that no plan is faster than: its items, transfers and micro-batches.
     fn row(&self) -> &Problem;
 

@@ -1,6 +1,6 @@
 //! Bounds and plans of the program of critical paths: `formulations/critical_paths.md`.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use super::asked;
 use super::branch::Tree;
@@ -31,7 +31,7 @@ const LONGER: f64 = 1e-7;
 
 /// What the items of a problem are to the program.
 pub(super) struct PathSearch<'a> {
-    options: Rc<dyn ChunkOptions + 'a>,
+    options: Arc<dyn ChunkOptions + 'a>,
     pub(super) asked: Asked,
     /// Items in the order in which solutions are cut.
     order: Vec<usize>,
@@ -43,7 +43,7 @@ pub(super) struct PathSearch<'a> {
 
 impl<'a> PathSearch<'a> {
     /// `None` where no iteration is asked for.
-    pub(super) fn new(options: Rc<dyn ChunkOptions + 'a>) -> Option<Self> {
+    pub(super) fn new(options: Arc<dyn ChunkOptions + 'a>) -> Option<Self> {
         options.laid().sequence.as_ref()?;
         let order = orders::by_number(options.row());
         Some(Self {
@@ -150,7 +150,12 @@ impl<'a> PathSearch<'a> {
     ///
     /// The solutions of few paths lie at far corners, whose paths say little of the middle (W. Ben-Ameur and J. Neto, *Acceleration of cutting-plane and
     /// column generation algorithms: applications to network design*, Networks 49, 2007).
-    fn separate(&mut self, counts: &[Vec<f64>], inside: &mut Option<Inside>, bound_ns: f64) -> bool {
+    pub(super) fn separate(
+        &mut self,
+        counts: &[Vec<f64>],
+        inside: &mut Option<Inside>,
+        bound_ns: f64,
+    ) -> bool {
         let known = inside.as_ref().map(|inside| inside.counts.clone());
         let mut is_new = false;
         for outward in OUTWARD {
@@ -233,7 +238,7 @@ impl<'a> PathSearch<'a> {
 }
 
 /// Counts of items that all rows but the paths allow.
-struct Inside {
+pub(super) struct Inside {
     counts: Vec<Vec<f64>>,
     /// The longest path of such chunks, in ns.
     longest_ns: f64,

@@ -39,7 +39,7 @@ const SHARE_OF_OTHERS: f64 = 0.3;
 const SHARE_OF_A_LOOK: f64 = 0.15;
 
 /// The best plan's time over what the next look at what is open may take.
-const SHARE_OF_THE_REST: f64 = 0.5;
+const SHARE_OF_THE_REST: f64 = 0.75;
 
 /// What is asked: a model, how it is run, on what, and what of the plan is given.
 #[derive(Clone, Debug)]

@@ -1,11 +1,12 @@
 //! Linear programs that gain rows between runs.
 
+use good_lp::IntoAffineExpression;
+
 use super::c::Movable;
 use super::exit::Inside;
 use super::{Solved, SolverError, build, c, exit, prepare, read};
 use crate::formulations::{Column, Program};
 use crate::problem::control::Control;
-use good_lp::IntoAffineExpression;
 
 /// A row that a solution breaks: `Σ coefficient · column <= most`.
 #[derive(Clone, Debug, PartialEq)]

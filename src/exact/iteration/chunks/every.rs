@@ -2,11 +2,10 @@
 
 use petgraph::Direction::Incoming;
 
-use super::options::ChunkOptions;
+use super::options::{ChunkOptions, least_ns};
 use crate::exact::incumbent::Incumbent;
 use crate::problem::Assignment;
 use crate::problem::bound_source::BoundSource;
-use crate::problem::cost::virtual_stages::chunk_times;
 use crate::problem::plan::StoppedBy;
 
 /// Operations of all plans together: a second's work.
@@ -81,10 +80,7 @@ impl EveryPlan<'_, '_> {
             let plan = self.options.plan(self.assignment.clone());
             self.incumbent.offer_some(plan);
             if !self.options.is_complete() {
-                let chunks = chunk_times(self.options.row(), self.options.laid(), &self.assignment);
-                let sequence = self.options.laid().sequence.as_ref();
-                let ns = sequence.map_or(0, |sequence| sequence.makespan_ns(&chunks));
-                self.least_ns = self.least_ns.min(ns);
+                self.least_ns = self.least_ns.min(least_ns(self.options, &self.assignment));
             }
             return Ok(());
         };

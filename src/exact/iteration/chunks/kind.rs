@@ -87,10 +87,10 @@ impl<'a> ChunkFamily<'a> {
                 None => least(own, |way| way.stash_bytes),
             };
         }
-        let layers = modes.items.iter().filter_map(|degrees| degrees[degree].as_ref());
-        let mut ways = layers.flat_map(|item| &item.layers).map(|layer| layer.ways.len());
-        let items = modes.items.iter().filter_map(|degrees| degrees[degree].as_ref());
-        let once_ns = items.map(|item| self.once_ns([item.gradient_bytes, item.expert_gradient_bytes]));
+        let items = || modes.items.iter().filter_map(|degrees| degrees[degree].as_ref());
+        let layers = items().flat_map(|item| &item.layers);
+        let mut ways = layers.map(|layer| layer.ways.len());
+        let once_ns = items().map(|item| self.once_ns([item.gradient_bytes, item.expert_gradient_bytes]));
         let mut kind = ChunkKind {
             modes,
             mode,

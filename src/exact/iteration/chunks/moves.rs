@@ -4,10 +4,9 @@ use petgraph::Direction::{Incoming, Outgoing};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
-use super::options::ChunkOptions;
+use super::options::{ChunkOptions, least_ns};
 use crate::exact::incumbent::Incumbent;
 use crate::problem::control::Control;
-use crate::problem::cost::virtual_stages::chunk_times;
 use crate::problem::{Assignment, Problem};
 
 /// A plan may be as long as the one so many moves before.
@@ -73,17 +72,6 @@ fn round(incumbent: &mut Incumbent, options: &dyn ChunkOptions, rng: &mut ChaCha
         late[at] = late[at].min(now_ns);
     }
     incumbent.upper_ns < before_ns
-}
-
-/// No plan of an assignment takes less, in ns.
-fn least_ns(options: &dyn ChunkOptions, assignment: &Assignment) -> u64 {
-    let of = options.laid();
-    let Some(sequence) = &of.sequence else { return 0 };
-    let mut chunks = chunk_times(options.row(), of, assignment);
-    for chunk in &mut chunks {
-        chunk.input_ns += options.beside_ns().unwrap_or(0);
-    }
-    sequence.makespan_ns(&chunks)
 }
 
 /// Moves items over neighbouring cuts, one over each, all the same way: one chunk gives an item, another takes one, and those between keep as many.

@@ -1,6 +1,7 @@
 //! What chunks of devices may hold, and which plan is meant by it.
 
 use crate::problem::cost::allocation::Allocation;
+use crate::problem::cost::virtual_stages::chunk_times;
 use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
 
@@ -59,6 +60,17 @@ pub(in crate::exact) trait ChunkOptions: Send + Sync {
 
     /// The plan of an assignment, where there is one.
     fn plan(&self, assignment: Assignment) -> Option<Allocation>;
+}
+
+/// No plan of an assignment takes less, in ns.
+pub(super) fn least_ns(options: &dyn ChunkOptions, assignment: &Assignment) -> u64 {
+    let of = options.laid();
+    let Some(sequence) = &of.sequence else { return 0 };
+    let mut chunks = chunk_times(options.row(), of, assignment);
+    for chunk in &mut chunks {
+        chunk.input_ns += options.beside_ns().unwrap_or(0);
+    }
+    sequence.makespan_ns(&chunks)
 }
 
 /// Single devices, alike.

@@ -53,6 +53,9 @@ class Problem(TypedDict, total=False):
     be told, else period]"""
     optimizer: Literal["sgd", "momentum", "adam"]
     """Optimiser whose state is kept beside parameters and gradients [default: adam]"""
+    optimizer_offload: Literal["none", "all", "choose"]
+    """Whose optimiser's state lies at the hosts of their devices: of no stages, of all, or of those that are chosen
+    [default: none]"""
     optimizer_sharding: Literal["none", "zero1", "zero2", "zero3"]
     """What the replicas of a stage share out: the state of the optimiser, gradients too, or weights too [default:
     none]"""

@@ -34,8 +34,10 @@ class Mode(TypedDict, total=False):
     """Replicas, each of which takes every so-manieth micro-batch."""
     recomputed: Mapping[str, Sequence[str]]
     """Layers that compute something again in the backward pass, by the name of what; absent where there are none."""
+    optimizer_offload: bool
+    """Whether the state of the optimiser lies at the hosts of the devices; absent where it does not."""
     host_bytes: int
-    """Bytes that each device has at its host, of all micro-batches in flight; absent where there are none."""
+    """Bytes that each device has at its host: that, and what layers keep there of all micro-batches in flight; absent where there are none."""
 
 
 class Run(TypedDict):

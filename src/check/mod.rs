@@ -9,6 +9,7 @@ mod constraints;
 mod copies;
 mod costs;
 mod held;
+mod hosts;
 mod modes;
 mod orders;
 mod passes;
@@ -76,6 +77,8 @@ pub struct Figures {
     pub synchronization_ms: Option<f64>,
     /// Memory in use; what no count holds is its largest.
     pub memory_bytes: u64,
+    /// What each device has at its host, likewise.
+    pub host_bytes: u64,
     /// Micro-batches in flight; absent in inference.
     pub in_flight: Option<u64>,
     /// Versions of the weights; absent in inference.

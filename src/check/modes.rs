@@ -3,10 +3,10 @@
 use std::collections::{BTreeMap, HashMap};
 
 use super::virtual_stages::Held;
-use super::{Checker, Figures, Violation, shards, states};
+use super::{Checker, Figures, Violation, shards};
 use crate::model::cluster::{Link, Resource};
 use crate::model::network::{LayerMode, Size};
-use crate::model::options::{DeviceOrder, Mode, Objective, Schedule, Synchronization};
+use crate::model::options::{DeviceOrder, Mode, Objective, OptimizerOffload, Schedule, Synchronization};
 use crate::model::settings::Settings;
 use crate::model::units::NS_PER_MS;
 use crate::problem::plan::{Moved, Plan, PlanMode, PlanRun, PlanStage, Transfers};
@@ -28,15 +28,17 @@ pub(super) struct Placed {
     pub expert: usize,
     /// How many groups of a replica share out a sequence.
     pub context: usize,
+    /// Whether the state of the optimiser lies at its hosts.
+    pub(super) offloads: bool,
     /// The kind of its devices, by position in the cluster.
-    kind: usize,
+    pub(super) kind: usize,
     /// The first device, from 0 over all kinds in play, and the one behind the last.
     pub devices: [usize; 2],
 }
 
 impl Placed {
     /// Of so many bytes of activations, those that a device has.
-    fn part(&self, bytes: u64) -> u128 {
+    pub(super) fn part(&self, bytes: u64) -> u128 {
         u128::from(bytes).div_ceil(self.context as u128)
     }
 }
@@ -44,8 +46,8 @@ impl Placed {
 /// Sums over a stage, in ns and bytes.
 #[derive(Clone, Copy, Default)]
 pub(super) struct Sum {
-    forward_ns: f64,
-    backward_ns: f64,
+    pub(super) forward_ns: f64,
+    pub(super) backward_ns: f64,
     weight_ns: f64,
     /// What tensor groups reduce, and what of it in forward propagation.
     group_ns: f64,
@@ -57,10 +59,12 @@ pub(super) struct Sum {
     expert_gradient_bytes: f64,
     /// Sums over copies of tables, once an iteration.
     sums_ns: f64,
+    /// States of optimisers that lie at hosts: of a device, and those that replicas share out.
+    pub(super) states_at_host: [u128; 2],
     held_bytes: u128,
     shared_bytes: u128,
-    stash_bytes: u128,
-    host_bytes: u128,
+    pub(super) stash_bytes: u128,
+    pub(super) host_bytes: u128,
     workspace_bytes: u128,
 }
 
@@ -181,6 +185,7 @@ impl Checker<'_> {
                 replicas,
                 expert,
                 context,
+                optimizer_offload: offloads,
                 ..
             }) = stage.mode.as_ref()
             else {
@@ -214,7 +219,7 @@ impl Checker<'_> {
                 );
                 return None;
             }
-            self.allowed_degrees(k, [tensor, expert, context, replicas]);
+            self.allowed_degrees(k, ([tensor, expert, context, replicas], offloads));
             self.alike(k, [plan.stages[0].mode.as_ref(), stage.mode.as_ref()]);
             // Chunks behind those of the first round lie where one of these does.
             let before: Option<&Placed> = match self.settings.has_virtual_stages() {
@@ -230,11 +235,13 @@ impl Checker<'_> {
                 replicas,
                 expert,
                 context,
+                offloads,
                 kind,
                 devices: [first, first + devices],
             };
             *next = (first + devices).max(*next);
             self.in_a_row((k, stage), &stage_of);
+            self.have_hosts(k, &stage_of);
             placed.push(stage_of);
         }
         Some(placed)
@@ -254,7 +261,15 @@ impl Checker<'_> {
 
     /// Degrees are those of the first stage where all are to be alike.
     fn alike(&mut self, k: usize, modes: [Option<&PlanMode>; 2]) {
-        let of = |mode: &PlanMode| (mode.tensor, mode.expert, mode.context, mode.replicas);
+        let of = |mode: &PlanMode| {
+            (
+                mode.tensor,
+                mode.expert,
+                mode.context,
+                mode.replicas,
+                mode.optimizer_offload,
+            )
+        };
         let [Some(first), Some(own)] = modes.map(|mode| mode.map(of)) else {
             return;
         };
@@ -280,7 +295,11 @@ impl Checker<'_> {
         before.map(|kind| count(kind).unwrap_or(settings.stages)).sum()
     }
 
-    fn allowed_degrees(&mut self, k: usize, [tensor, expert, context, replicas]: [usize; 4]) {
+    fn allowed_degrees(
+        &mut self,
+        k: usize,
+        ([tensor, expert, context, replicas], offloads): ([usize; 4], bool),
+    ) {
         let settings = self.settings;
         let tokens = self.instance.network.micro_batch.map_or(0.0, |of| of.tokens);
         let has_tokens = context == 1 || tokens % context as f64 == 0.0;
@@ -326,6 +345,19 @@ impl Checker<'_> {
                 "a divisor of the micro-batches".to_owned(),
             ),
         ];
+        let allowed = match settings.optimizer_offload {
+            OptimizerOffload::None => !offloads,
+            OptimizerOffload::All => offloads,
+            OptimizerOffload::Choose => true,
+        };
+        if !allowed {
+            let expected = format!("what `{}` allows", settings.optimizer_offload);
+            self.wrong(
+                format!("stages[{k}].mode.optimizer_offload"),
+                offloads.to_string(),
+                &expected,
+            );
+        }
         for (field, found, _, expected) in wrong.into_iter().filter(|(_, _, is_allowed, _)| !is_allowed) {
             self.wrong(format!("stages[{k}].mode.{field}"), found.to_string(), &expected);
         }
@@ -559,15 +591,17 @@ impl Checker<'_> {
                 (true, _) => least_ns / 2.0,
             };
             let own_bytes = mode.experts.map_or(0, |own| own.parameter_bytes);
-            let of_experts = states::kept(settings, &self.instance.network, own_bytes);
-            let kept = states::kept(settings, &self.instance.network, mode.parameter_bytes);
+            let of_experts = self.kept_on(&placed[k], own_bytes);
+            let kept = self.kept_on(&placed[k], mode.parameter_bytes);
             sum.held_bytes += u128::from(mode.resident_bytes) + self.served(mode.cache) + kept.each;
+            (0..2).for_each(|of| sum.states_at_host[of] += kept.at_host[of]);
             sum.gradient_bytes += mode.gradient_bytes as f64;
             if placed[k].expert > 1 {
                 let frozen = self.layer(at).frozen;
-                let all = if frozen { own_bytes.into() } else { of_experts.each };
-                sum.held_bytes -= all - all.div_ceil(placed[k].expert as u128);
+                let elsewhere = |all: u128| all - all.div_ceil(placed[k].expert as u128);
+                sum.held_bytes -= elsewhere(if frozen { own_bytes.into() } else { of_experts.each });
                 if !frozen {
+                    sum.states_at_host[0] -= elsewhere(of_experts.at_host[0]);
                     sum.gradient_bytes -= own_bytes as f64;
                     sum.expert_gradient_bytes += own_bytes as f64 / expert;
                 }
@@ -578,18 +612,6 @@ impl Checker<'_> {
             sum.workspace_bytes = sum.workspace_bytes.max(workspace_bytes);
         }
         sums
-    }
-
-    /// Adds what a layer keeps for its backward pass: on the device, or at the host, copied there behind the forward pass and back before that one.
-    fn keep(&self, sum: &mut Sum, mode: &LayerMode, placed: &Placed) {
-        sum.stash_bytes += placed.part(mode.stash_bytes);
-        let bytes = placed.part(mode.host_bytes);
-        sum.host_bytes += bytes;
-        if let Some(host) = self.instance.cluster.kinds[placed.kind].host {
-            let copied_ns = self.counted_ns(bytes as f64 / host.bytes_per_s * 1e9);
-            sum.forward_ns += copied_ns;
-            sum.backward_ns += copied_ns;
-        }
     }
 
     /// Charges every tensor to the stages that it leaves and enters.
@@ -686,7 +708,7 @@ impl Checker<'_> {
             };
             let surplus = table.surplus().filter(|_| !self.settings.has_virtual_stages());
             for stage in surplus {
-                self.count_once(bytes_in(stage), layer.frozen, &mut sums[stage]);
+                self.count_once((bytes_in(stage), layer.frozen), &placed[stage], &mut sums[stage]);
             }
             let link = self.link_of_sums(&table, placed);
             for (stage, link) in table.holders().into_iter().zip(link.into_iter().cycle()) {
@@ -700,14 +722,15 @@ impl Checker<'_> {
     }
 
     /// Takes off a table of so many bytes that a stage counts once too often.
-    fn count_once(&self, bytes: u64, is_frozen: bool, sum: &mut Sum) {
+    fn count_once(&self, (bytes, is_frozen): (u64, bool), placed: &Placed, sum: &mut Sum) {
         if is_frozen {
             sum.held_bytes -= u128::from(bytes);
             return;
         }
-        let kept = states::kept(self.settings, &self.instance.network, bytes);
+        let kept = self.kept_on(placed, bytes);
         sum.held_bytes -= kept.each;
         sum.shared_bytes -= kept.together;
+        (0..2).for_each(|of| sum.states_at_host[of] -= kept.at_host[of]);
         sum.gradient_bytes -= bytes as f64;
     }
 
@@ -777,8 +800,16 @@ impl Checker<'_> {
         let replicas = placed.replicas as f64;
         let of_all_ns = self.ring_ns(placed, placed.replicas * placed.context, sum.gradient_bytes);
         let of_experts_ns = self.ring_ns(placed, placed.replicas / placed.expert, sum.expert_gradient_bytes);
-        let ring_ns = of_all_ns + of_experts_ns;
-        let once_ns = ring_ns + sum.sums_ns;
+        let copy_ns = self.copy_of_states_ns(placed, sum);
+        // Each in whole ns where iterations are run.
+        let whole = |ns: f64| {
+            if self.settings.ticks_per_ns == 1 {
+                ns.ceil()
+            } else {
+                ns
+            }
+        };
+        let once_ns = whole(of_all_ns) + whole(of_experts_ns) + sum.sums_ns + 2.0 * whole(copy_ns);
         let ring_ms = once_ns / self.settings.micro_batches.unwrap_or(1) as f64 / NS_PER_MS;
         let shared = |ns: f64| ns / replicas / NS_PER_MS;
         let trains = self.settings.mode.trains();
@@ -798,8 +829,9 @@ impl Checker<'_> {
                 forward: ways(there),
                 backward: ways(back),
             },
-            synchronization_ms: (once_ns > 0.0)
-                .then(|| (of_all_ns.ceil() + of_experts_ns.ceil() + sum.sums_ns) / NS_PER_MS),
+            synchronization_ms: (once_ns > 0.0).then(|| {
+                (of_all_ns.ceil() + of_experts_ns.ceil() + sum.sums_ns + 2.0 * copy_ns.ceil()) / NS_PER_MS
+            }),
             weight_versions: trains.then_some(1),
             ..Figures::default()
         };
@@ -815,23 +847,9 @@ impl Checker<'_> {
         self.stated_counts((k, stage), [self.figures[k].in_flight, trains.then_some(1)]);
         let bytes = sum.base_bytes(placed) + u128::from(in_flight) * sum.stash_bytes + sum.workspace_bytes;
         self.memory((k, stage), bytes);
-        self.host_memory((k, stage), placed, u128::from(in_flight) * sum.host_bytes);
-    }
-
-    /// What lies at the host of each device of a stage, against what is stated and what the host has.
-    fn host_memory(&mut self, (k, stage): (usize, &PlanStage), placed: &Placed, bytes: u128) {
-        let stated = stage.mode.as_ref().map_or(0, |mode| mode.host_bytes);
-        self.stated_count(format!("stages[{k}].mode.host_bytes"), stated, bytes);
-        let host = self.instance.cluster.kinds[placed.kind].host;
-        let limit = host.and_then(|host| host.memory_bytes);
-        if let Some(limit) = limit.filter(|&limit| bytes > u128::from(limit)) {
-            let expected = format!("at most {limit}, which the host has for it");
-            self.wrong(
-                format!("stages[{k}].mode.host_bytes"),
-                bytes.to_string(),
-                &expected,
-            );
-        }
+        let at_host = sum.states_of_device(placed).0 + u128::from(in_flight) * sum.host_bytes;
+        self.stated_at_host((k, stage), at_host);
+        self.host_memory(k, placed, at_host);
     }
 
     /// Virtual stages that were to be chosen from, and as many devices in a row as there are for the mode.
@@ -887,10 +905,7 @@ impl Checker<'_> {
         most.into_values()
             .for_each(|chunk| held[chunk].base += sums[chunk].workspace_bytes);
         self.memory_of_devices(plan, &held, &rows);
-        for (k, stage) in plan.stages.iter().enumerate() {
-            let in_flight = u128::from(stage.in_flight.unwrap_or(0));
-            self.host_memory((k, stage), &placed[k], in_flight * sums[k].host_bytes);
-        }
+        self.hosts_of_chunks(plan, (placed, sums), &rows);
         // Times are whole ns, those of a replica.
         let ns = |ms: f64| (ms * replicas as f64 * NS_PER_MS).round() as u128;
         let is_apart = self.settings.splits_backward();

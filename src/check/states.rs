@@ -13,6 +13,22 @@ pub(super) struct Kept {
     pub together: u128,
     /// Of these, bytes that a replica has whole while the layer runs.
     pub whole: u128,
+    /// Of these, the state of the optimiser.
+    state: u128,
+    /// What lies at hosts: that of every replica, and what is shared out.
+    pub at_host: [u128; 2],
+}
+
+impl Kept {
+    /// The same with the state of the optimiser at hosts.
+    pub(super) fn without_state(mut self, settings: &Settings) -> Self {
+        let (on_devices, at_host) = match settings.optimizer_sharding {
+            OptimizerSharding::None => (&mut self.each, &mut self.at_host[0]),
+            _ => (&mut self.together, &mut self.at_host[1]),
+        };
+        (*on_devices, *at_host) = (*on_devices - self.state, self.state);
+        self
+    }
 }
 
 /// What is kept of parameters that take so many bytes in the file.
@@ -48,6 +64,8 @@ pub(super) fn kept(settings: &Settings, network: &Network, parameter_bytes: u64)
         each,
         together: own + state - each,
         whole,
+        state,
+        at_host: [0; 2],
     }
 }
 

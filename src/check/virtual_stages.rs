@@ -216,24 +216,8 @@ impl Checker<'_> {
     ///
     /// * `of`: the settings of whoever runs the order.
     pub(super) fn memory_of_devices(&mut self, plan: &Plan, held: &[Held], of: &Settings) {
-        let order = orders::operations(plan).or_else(|| order_of_schedule(of));
-        let mut chunks_of = vec![Vec::new(); self.settings.stages];
-        for chunk in 0..plan.stages.len() {
-            chunks_of[self.device_of_chunk(chunk)].push(chunk);
-        }
-        for (device, chunks) in chunks_of.into_iter().enumerate() {
-            let mut seen = Seen::new(&chunks, held);
-            match &order {
-                // Letters as the operations are written: only three of them change what is held.
-                Some(devices) => devices
-                    .get(device)
-                    .into_iter()
-                    .flatten()
-                    .for_each(|&(chunk, letter, _)| {
-                        seen.note(chunk, letter);
-                    }),
-                None => seen.all_at_once(micro_batches_of_chunks(of)),
-            }
+        for seen in self.seen(plan, held, of) {
+            let chunks = &seen.chunks;
             for (at, &chunk) in chunks.iter().enumerate() {
                 let bytes = u64::try_from(seen.fullest[at]).unwrap_or(u64::MAX);
                 self.figures[chunk].memory_bytes = bytes;
@@ -251,6 +235,28 @@ impl Checker<'_> {
                 });
             }
         }
+    }
+
+    /// What the chunks of every device hold while it works off its order.
+    pub(super) fn seen(&self, plan: &Plan, held: &[Held], of: &Settings) -> Vec<Seen> {
+        let order = orders::operations(plan).or_else(|| order_of_schedule(of));
+        let mut chunks_of = vec![Vec::new(); self.settings.stages];
+        for chunk in 0..plan.stages.len() {
+            chunks_of[self.device_of_chunk(chunk)].push(chunk);
+        }
+        let of_device = |(device, chunks): (usize, Vec<usize>)| {
+            let mut seen = Seen::new(chunks, held);
+            match &order {
+                // Letters as the operations are written: only three of them change what is held.
+                Some(devices) => {
+                    let operations = devices.get(device).into_iter().flatten();
+                    operations.for_each(|&(chunk, letter, _)| seen.note(chunk, letter));
+                }
+                None => seen.all_at_once(micro_batches_of_chunks(of)),
+            }
+            seen
+        };
+        chunks_of.into_iter().enumerate().map(of_device).collect()
     }
 
     fn counts_of_chunk(&mut self, (chunk, stage): (usize, &PlanStage), in_flight: u64) {
@@ -281,24 +287,24 @@ fn micro_batches_of_chunks(of: &Settings) -> u64 {
 }
 
 /// What a device holds while it works off its order.
-struct Seen<'a> {
-    chunks: &'a [usize],
+pub(super) struct Seen {
+    pub chunks: Vec<usize>,
     held: Vec<Held>,
     in_flight: Vec<u64>,
     /// The most micro-batches of each chunk.
     most: Vec<u64>,
     /// Bytes of each chunk when all of them hold most; of several such times when the first chunks hold most.
-    fullest: Vec<u128>,
+    pub fullest: Vec<u128>,
 }
 
-impl<'a> Seen<'a> {
-    fn new(chunks: &'a [usize], held: &[Held]) -> Self {
+impl Seen {
+    fn new(chunks: Vec<usize>, held: &[Held]) -> Self {
         let mut seen = Self {
-            chunks,
             held: chunks.iter().map(|&chunk| held[chunk]).collect(),
             in_flight: vec![0; chunks.len()],
             most: vec![0; chunks.len()],
             fullest: vec![0; chunks.len()],
+            chunks,
         };
         seen.look();
         seen

@@ -328,7 +328,7 @@ impl ModalRuns<'_> {
             };
             each += (0..LEVELS).filter_map(ticks).min().unwrap_or(0);
         }
-        let bytes = modes.gradient_bytes(&stage.items, degree).unwrap_or_default();
+        let bytes = modes.once_bytes(&stage.items, degree).unwrap_or_default();
         let ring = |level: usize| modes.synchronization(bytes, &stage.mode, level);
         each.div_ceil(stage.mode.replicas as u64) + (0..LEVELS).map(ring).min().unwrap_or(0)
     }

@@ -80,10 +80,11 @@ impl Stages {
         {
             return Err(unsupported(
                 format!("stage {}", stage.index),
-                "layers that hand what they keep to the host",
+                "what lies at the host of a device",
                 words!(
-                    "nothing there, as with {}; {} takes all",
+                    "nothing there, as with {} and {}; {} takes all",
                     setting::RECOMPUTE.given("full"),
+                    setting::OPTIMIZER_OFFLOAD.given("none"),
                     setting::TO.given("json")
                 ),
             ));

@@ -15,7 +15,7 @@ pub use crate::model::recompute::Recompute;
 pub use crate::model::region::{Devices, KeptStates, Layout, Limits, Recomputation, Region, Staffing};
 pub use crate::model::schedule::{Placement, Schedule, WorkerMode};
 pub(crate) use crate::model::states::UnlikeStates;
-pub use crate::model::states::{Optimizer, OptimizerSharding, StatePrecision};
+pub use crate::model::states::{Optimizer, OptimizerOffload, OptimizerSharding, StatePrecision};
 
 /// Options of the planning problem; a missing one takes the default that [`crate::model::settings::Settings`] states.
 ///
@@ -178,6 +178,11 @@ pub struct PipelineOptions {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub optimizer_sharding: Option<OptimizerSharding>,
 
+    /// Whose optimiser's state lies at the hosts of their devices: of no stages, of all, or of those that are chosen [default: none]
+    #[cfg_attr(feature = "cli", arg(long, ignore_case = true))]
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub optimizer_offload: Option<OptimizerOffload>,
+
     /// Degrees of tensor parallelism that stages may have: numbers, or `choose` for all that layers have modes for [default: 1]
     #[cfg_attr(feature = "cli", arg(long, value_name = "DEGREES|choose"))]
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -274,6 +279,7 @@ impl PipelineOptions {
             optimizer: self.optimizer.or(fallback.optimizer),
             precision: self.precision.or(fallback.precision),
             optimizer_sharding: self.optimizer_sharding.or(fallback.optimizer_sharding),
+            optimizer_offload: self.optimizer_offload.or(fallback.optimizer_offload),
             tensor: self.tensor.or_else(|| fallback.tensor.clone()),
             expert: self.expert.or_else(|| fallback.expert.clone()),
             expert_load: self.expert_load.or(fallback.expert_load),

@@ -34,6 +34,7 @@ settings! {
     OPTIMIZER = "optimizer",
     PRECISION = "precision",
     OPTIMIZER_SHARDING = "optimizer_sharding",
+    OPTIMIZER_OFFLOAD = "optimizer_offload",
     TENSOR = "tensor",
     EXPERT = "expert",
     EXPERT_LOAD = "expert_load",
@@ -78,7 +79,7 @@ settings! {
 }
 
 /// The options of a problem, in the order of their fields.
-pub(crate) const OF_PROBLEM: [Setting; 38] = [
+pub(crate) const OF_PROBLEM: [Setting; 39] = [
     MODE,
     STAGES,
     DEVICES,
@@ -106,6 +107,7 @@ pub(crate) const OF_PROBLEM: [Setting; 38] = [
     OPTIMIZER,
     PRECISION,
     OPTIMIZER_SHARDING,
+    OPTIMIZER_OFFLOAD,
     TENSOR,
     EXPERT,
     EXPERT_LOAD,

@@ -2,6 +2,7 @@
 
 mod constraints;
 mod faults;
+mod hosts;
 mod modal;
 mod prompt;
 mod room;
@@ -18,8 +19,8 @@ use crate::model::network::{Layer, Size, Tensor, Times};
 use crate::model::objective::Formula;
 use crate::model::options::{
     Communication, Constraint, Cuts, Degrees, DeviceOrder, Groups, KeptStates, MemoryLimit, Mode, Objective,
-    Optimizer, OptimizerSharding, PipelineOptions, Placement, Recompute, Region, Schedule, Shares,
-    StatePrecision, Synchronization, WorkerMode,
+    Optimizer, OptimizerOffload, OptimizerSharding, PipelineOptions, Placement, Recompute, Region, Schedule,
+    Shares, StatePrecision, Synchronization, WorkerMode,
 };
 use crate::model::prompt::Prompt;
 use crate::model::setting;
@@ -85,6 +86,8 @@ pub struct Settings {
     pub state_bytes: StateBytes,
     /// What replicas share out of what training keeps. Default: nothing.
     pub optimizer_sharding: OptimizerSharding,
+    /// Whose optimiser's state lies at hosts. Default: nobody's.
+    pub optimizer_offload: OptimizerOffload,
     /// Degrees of tensor parallelism that stages may have. Default: 1.
     pub tensor: Degrees,
     /// Degrees of expert parallelism that stages may have. Default: 1.
@@ -160,13 +163,13 @@ impl Settings {
         // Mode, stages and memory have defaults that depend on the kind.
         let kinds = resolve_kinds(instance, options.device_kinds.as_deref())?;
         let kind = kinds[0];
-        let in_play =
-            |test: &dyn Fn(&DeviceKind) -> bool| kinds.iter().any(|&k| test(&instance.cluster.kinds[k]));
+        let all = &instance.cluster.kinds;
+        let in_play = |test: fn(&DeviceKind) -> bool| kinds.iter().any(|&k| test(&all[k]));
         let of_schedule = || options.schedule.map_or(WorkerMode::Sequential, Schedule::worker);
         let worker = options.worker.unwrap_or_else(of_schedule);
         let groups = options.groups.unwrap_or(Groups::Given);
         let share = worker == WorkerMode::Concurrent || has_groups(instance, groups);
-        let differ = kinds.len() > 1 || in_play(&|kind| !kind.resources.is_empty());
+        let differ = kinds.len() > 1 || in_play(|kind| !kind.resources.is_empty());
         let asked = Asked::new(&options, instance, [share, differ]);
         let heterogeneous = share || (differ && !asked.modal);
         let placement = options.placement.unwrap_or(Placement::Loop);
@@ -185,7 +188,7 @@ impl Settings {
             micro_batches: options.micro_batches,
             schedule: options.schedule.unwrap_or(schedule),
             communication: match options.communication.unwrap_or(schedule.default_communication()) {
-                _ if !in_play(&|kind| kind.pays_communication) => Communication::Ignored,
+                _ if !in_play(|kind| kind.pays_communication) => Communication::Ignored,
                 communication => communication,
             },
             link: link(instance, &options),
@@ -204,6 +207,7 @@ impl Settings {
             precision,
             state_bytes,
             optimizer_sharding: options.optimizer_sharding.unwrap_or(OptimizerSharding::None),
+            optimizer_offload: options.optimizer_offload.unwrap_or(OptimizerOffload::None),
             tensor: asked.tensor,
             expert: asked.expert,
             expert_load: options.expert_load.unwrap_or(1.0),
@@ -219,7 +223,6 @@ impl Settings {
             placement,
         };
         let mut faults = settings.faults(instance, &options, overrides);
-        faults.extend(settings.virtual_stage_faults(&options));
         if faults.is_empty() {
             faults.extend(settings.total_faults(instance));
         }
@@ -278,6 +281,8 @@ impl Settings {
             precision: (self.precision != StatePrecision::Uniform || self.modal).then_some(self.precision),
             optimizer_sharding: (self.optimizer_sharding != OptimizerSharding::None)
                 .then_some(self.optimizer_sharding),
+            optimizer_offload: (self.optimizer_offload != OptimizerOffload::None)
+                .then_some(self.optimizer_offload),
             tensor: (!self.tensor.is_one()).then(|| self.tensor.clone()),
             expert: (!self.expert.is_one()).then(|| self.expert.clone()),
             expert_load: (self.expert_load != 1.0).then_some(self.expert_load),

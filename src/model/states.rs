@@ -70,6 +70,29 @@ named_values! {
     }
 }
 
+named_values! {
+    /// Whose optimiser's state lies at the hosts of their devices between iterations (J. Ren et al., *ZeRO-Offload*, USENIX ATC 2021).
+    OptimizerOffload {
+        /// Nobody's.
+        None = "none",
+        /// That of every stage.
+        All = "all",
+        /// That of any stages.
+        Choose = "choose",
+    }
+}
+
+impl OptimizerOffload {
+    /// Whether it lies at the host, in every way that a stage may have it.
+    pub(crate) fn places(self) -> &'static [bool] {
+        match self {
+            Self::None => &[false],
+            Self::All => &[true],
+            Self::Choose => &[false, true],
+        }
+    }
+}
+
 impl OptimizerSharding {
     /// Whether replicas share out weights, gradients, and the state of the optimiser.
     pub(crate) fn shares_out(self) -> [bool; 3] {

@@ -6,8 +6,8 @@ use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 use stagecut::Precision;
 use stagecut::options::{
-    Degrees, MemoryLimit, Mode, Objective, Optimizer, OptimizerSharding, PipelineOptions, Schedule,
-    StatePrecision,
+    Degrees, MemoryLimit, Mode, Objective, Optimizer, OptimizerOffload, OptimizerSharding, PipelineOptions,
+    Schedule, StatePrecision,
 };
 use stagecut::spec::{
     ClusterSpec, DeviceKindSpec, ExpertsSpec, InstanceSpec, LayerSpec, LinkSpec, MicroBatchSpec, ModeSpec,
@@ -131,6 +131,19 @@ pub fn add_hosts(spec: &mut InstanceSpec, seed: u64) {
             kind.host_memory_bytes = draw.may(0.6).then(|| 1e6 * draw.up_to(12) as f64);
         }
     }
+}
+
+/// The same with states of optimisers at hosts, where there are some of both.
+pub fn offload_states(spec: &mut InstanceSpec, seed: u64) {
+    let mut draw = Draw(ChaCha8Rng::seed_from_u64(seed ^ 0x57a7));
+    spec.pipeline.mode = spec.pipeline.mode.filter(|mode| *mode == Mode::Training);
+    spec.pipeline.optimizer = spec.pipeline.optimizer.filter(|own| *own != Optimizer::Sgd);
+    let of = [
+        OptimizerOffload::Choose,
+        OptimizerOffload::Choose,
+        OptimizerOffload::All,
+    ];
+    spec.pipeline.optimizer_offload = Some(draw.one_of(&of));
 }
 
 /// The same with experts in one layer or two, and degrees that share them out.

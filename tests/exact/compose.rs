@@ -110,7 +110,19 @@ fn all_features() -> Vec<(&'static str, Value)> {
         features.push((sharding, json!({ "pipeline": options })));
     }
     features.push(("prompt in chunks", prompt()));
+    let offload = json!({ "recompute": "none,offload", "memory_limit": 120 });
+    features.push(("offload", json!({ "hosts": true, "pipeline": offload })));
+    features.push((
+        "states at hosts",
+        json!({ "hosts": true, "pipeline": states("all") }),
+    ));
+    features.push(("frozen", json!({ "frozen": true })));
     features
+}
+
+/// States of Adam at hosts, with room for little else.
+fn states(whose: &str) -> Value {
+    json!({ "optimizer": "adam", "optimizer_offload": whose, "memory_limit": 300 })
 }
 
 /// Three chunks of a prompt, the last one of what is left.
@@ -199,6 +211,30 @@ fn add_context(file: &mut Value) {
     }
 }
 
+/// Hosts of all devices, where something may lie there, and of as much memory as two layers keep.
+fn add_hosts(file: &mut Value, bytes: u64) {
+    if file.as_object_mut().unwrap().remove("hosts").is_none() {
+        return;
+    }
+    for kind in file["cluster"]["device_kinds"].as_array_mut().unwrap() {
+        (kind["host_bytes_per_s"], kind["host_memory_bytes"]) = (json!(1e5), json!(bytes));
+    }
+}
+
+/// A first layer that training leaves as it is, where it is to.
+fn freeze(file: &mut Value) {
+    if file.as_object_mut().unwrap().remove("frozen").is_none() {
+        return;
+    }
+    let layers = file["network"]["layers"].as_array_mut().unwrap();
+    // A table is trained in all layers that share it, or in none.
+    for at in [0, 3] {
+        if at == 0 || !layers[at]["shared"].is_null() {
+            layers[at]["frozen"] = json!(true);
+        }
+    }
+}
+
 /// What of each layer is attention, for a micro-batch of a hundred tokens, where a prompt is read.
 fn add_attention(file: &mut Value) {
     if file.as_object_mut().unwrap().remove("read").is_none() {
@@ -245,6 +281,8 @@ fn instance(features: &[&Value]) -> Instance {
     add_experts(&mut file, 20.0);
     add_context(&mut file);
     add_attention(&mut file);
+    add_hosts(&mut file, 160);
+    freeze(&mut file);
     Instance::from_spec(&serde_json::from_value(file).expect("an instance")).expect("a valid instance")
 }
 
@@ -380,6 +418,8 @@ fn together(network: &Value, set: &[&Value], limit: u64) -> Value {
     add_experts(&mut file, 20.0);
     add_context(&mut file);
     add_attention(&mut file);
+    add_hosts(&mut file, limit / 2);
+    freeze(&mut file);
     file
 }
 
@@ -423,6 +463,18 @@ fn sets_with_shards_are_the_best_of_all_plans() {
     }
 }
 
+/// States of the optimiser at hosts beside whatever else.
+#[test]
+fn sets_with_hosts_are_the_best_of_all_plans() {
+    compare_some_sets(&[&json!({ "hosts": true, "pipeline": states("choose") })], 400);
+}
+
+/// A layer that is not trained beside whatever else.
+#[test]
+fn sets_with_a_frozen_layer_are_the_best_of_all_plans() {
+    compare_sets(&[&json!({ "frozen": true })]);
+}
+
 /// A prompt in chunks beside whatever else.
 #[test]
 fn sets_that_read_a_prompt_are_the_best_of_all_plans() {
@@ -431,9 +483,14 @@ fn sets_that_read_a_prompt_are_the_best_of_all_plans() {
 
 /// Holds sets of drawn features and these against the best of all plans.
 fn compare_sets(always: &[&Value]) {
+    compare_some_sets(always, 1_000);
+}
+
+/// Draws fewer of those that have many plans.
+fn compare_some_sets(always: &[&Value], draws: u64) {
     let features = features();
     let mut seen = Seen::default();
-    for seed in seeds(1_000) {
+    for seed in seeds(draws) {
         let mut rng = ChaCha8Rng::seed_from_u64(seed);
         let count = always.len() + rng.random_range(3..=7);
         let drawn_set = features.sample(&mut rng, count - always.len());

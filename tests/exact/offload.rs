@@ -116,6 +116,96 @@ fn the_example_of_the_page() {
     assert_eq!(plan.objective_ms, Some(18.0), "{plan:#?}");
 }
 
+/// Two blocks of 4 + 8 ms and 20 MB of weights each: 160 MB with gradients and two states of Adam, of which the states take 4 ms there and 4 ms back.
+fn trained(host_memory_bytes: Option<f64>) -> InstanceSpec {
+    let mut spec = blocks(host_memory_bytes);
+    for layer in &mut spec.network.layers {
+        (layer.parameter_bytes, layer.stash_bytes) = (20e6, 0.0);
+    }
+    spec
+}
+
+#[test]
+fn states_of_the_optimiser_lie_at_hosts_stage_by_stage() {
+    let asked = |megabytes: u64, objective: Objective, offload: &str| PipelineOptions {
+        objective: Some(objective),
+        micro_batches: Some(8),
+        optimizer_offload: Some(serde_json::from_value(offload.into()).unwrap()),
+        memory_limit: Some(MemoryLimit::Bytes(megabytes * 1_000_000)),
+        ..asked(2, 60, "none")
+    };
+    let found = |spec: &InstanceSpec, options: &PipelineOptions| {
+        let (instance, settings) = settings(spec, options);
+        let problem = Problem::new(&instance, settings.unwrap()).unwrap();
+        let exact = Method::Exact(exact::Method::Exact);
+        let plan = exact.run(&instance, &problem, &Control::default()).unwrap();
+        let violations = check::check(&instance, &problem.settings, &plan);
+        assert!(violations.is_empty(), "{violations:?}\n{plan:#?}");
+        let of_stage = |stage: &stagecut::plan::PlanStage| {
+            let mode = stage.mode.as_ref().unwrap();
+            (stage.memory_bytes / 1_000_000, mode.host_bytes / 1_000_000)
+        };
+        (
+            plan.objective_ms,
+            plan.stages.iter().map(of_stage).collect::<Vec<_>>(),
+        )
+    };
+    use Objective::{Iteration, Period};
+    // A stage of one block each; with half the memory their states go there and back once in eight micro-batches of 12 ms.
+    assert_eq!(
+        found(&trained(None), &asked(80, Period, "choose")),
+        (Some(12.0), vec![(80, 0); 2])
+    );
+    assert_eq!(
+        found(&trained(None), &asked(80, Period, "all")),
+        (Some(13.0 - 0.5), vec![(40, 40); 2])
+    );
+    assert_eq!(
+        found(&trained(None), &asked(40, Period, "choose")),
+        (Some(12.5), vec![(40, 40); 2])
+    );
+    // Eight micro-batches of 12 ms and the way of the first, and the copies of whoever is last.
+    assert_eq!(
+        found(&trained(None), &asked(40, Iteration, "all")),
+        (Some(8.0 * 12.0 + 12.0 + 4.0), vec![(40, 40); 2])
+    );
+    // The host of a device has less than its states.
+    assert_eq!(
+        found(&trained(Some(4e7)), &asked(40, Period, "choose")).0,
+        Some(12.5)
+    );
+    assert_eq!(found(&trained(Some(3.9e7)), &asked(40, Period, "choose")).0, None);
+}
+
+#[test]
+fn states_that_lie_nowhere_are_refused_by_name() {
+    let told = |spec: &InstanceSpec, options: &PipelineOptions| settings(spec, options).1.unwrap_err();
+    let all = PipelineOptions {
+        optimizer_offload: Some(stagecut::options::OptimizerOffload::All),
+        micro_batches: Some(8),
+        ..asked(2, 60, "none")
+    };
+    let mut without = trained(None);
+    without.cluster.as_mut().unwrap().device_kinds[0].host_bytes_per_s = None;
+    assert!(told(&without, &all).contains("devices without hosts"));
+    let of = |change: &dyn Fn(&mut PipelineOptions)| {
+        let mut options = all.clone();
+        change(&mut options);
+        told(&trained(None), &options)
+    };
+    let sgd = of(&|options| options.optimizer = Some(stagecut::options::Optimizer::Sgd));
+    assert!(
+        sgd.contains("keeps nothing beside weights and gradients"),
+        "{sgd}"
+    );
+    let inference = of(&|options| options.mode = Some(stagecut::options::Mode::Inference));
+    assert!(inference.contains("inference"), "{inference}");
+    let megatron = of(&|options| options.target = Some(Region::Megatron));
+    assert!(megatron.contains("is not counted"), "{megatron}");
+    let unsaid = of(&|options| options.micro_batches = None);
+    assert!(unsaid.contains("which is copied once in so many"), "{unsaid}");
+}
+
 #[test]
 fn what_a_plan_says_of_hosts_is_checked() {
     let spec = blocks(Some(1.2e8));
@@ -147,14 +237,6 @@ fn what_is_not_understood_is_refused_by_name() {
     };
     let found = told(&blocks(None), &megatron);
     assert!(found.contains("`megatron` is not told of"), "{found}");
-    let chunks = PipelineOptions {
-        virtual_stages: Some("2".parse().unwrap()),
-        micro_batches: Some(4),
-        objective: None,
-        ..asked(1, 60, "offload")
-    };
-    let found = told(&blocks(Some(1e9)), &chunks);
-    assert!(found.contains("on hosts of limited memory"), "{found}");
     let mut limited = blocks(Some(1e9));
     limited.cluster.as_mut().unwrap().device_kinds[0].host_bytes_per_s = None;
     let found = Instance::from_spec(&limited).unwrap_err().to_string();
@@ -183,7 +265,15 @@ fn modes_with_hosts_are_those_of_brute_force() {
                 3 => crate::common::modal::shard(&mut spec, seed),
                 _ => {}
             }
+            let recompute = spec.pipeline.recompute.clone();
             crate::common::modal::add_hosts(&mut spec, seed);
+            if seed.is_multiple_of(2) {
+                crate::common::modal::offload_states(&mut spec, seed);
+            }
+            // States alone, as often as both.
+            if seed.is_multiple_of(4) {
+                spec.pipeline.recompute = recompute;
+            }
             hold((seed, &spec), objective, &mut seen);
         }
         println!("{objective}: {seen:?}");

@@ -14,7 +14,8 @@ use stagecut::export::{Target, find};
 use stagecut::instance::Instance;
 use stagecut::methods::Method;
 use stagecut::options::{
-    Cuts, Degrees, Layout, Mode, PipelineOptions, Recomputation, Recompute, Region, Staffing,
+    Cuts, Degrees, Layout, Mode, OptimizerOffload, PipelineOptions, Recomputation, Recompute, Region,
+    Staffing,
 };
 use stagecut::plan::bare::{BarePlan, BareStage};
 use stagecut::plan::{Plan, PlanMode, Status};
@@ -233,6 +234,8 @@ struct Run {
     expert: usize,
     context: usize,
     replicas: usize,
+    /// Whether the state of the optimiser lies at hosts.
+    offloads: bool,
 }
 
 impl Run {
@@ -252,12 +255,14 @@ fn runs(settings: &Settings, count: &dyn Fn(usize) -> usize) -> Vec<Run> {
         });
         let shared = replicated.flat_map(move |(tensor, context, replicas)| {
             let experts = (1..=replicas).filter(move |expert| replicas.is_multiple_of(*expert));
-            experts.map(move |expert| Run {
+            let both = experts.flat_map(|expert| [false, true].map(|offloads| (expert, offloads)));
+            both.map(move |(expert, offloads)| Run {
                 kind,
                 tensor,
                 expert,
                 context,
                 replicas,
+                offloads,
             })
         });
         shared.filter(|run| {
@@ -265,6 +270,10 @@ fn runs(settings: &Settings, count: &dyn Fn(usize) -> usize) -> Vec<Run> {
                 && settings.expert.allows(run.expert)
                 && settings.context_parallel.allows(run.context)
                 && settings.replicas.allows(run.replicas)
+                && match settings.optimizer_offload {
+                    OptimizerOffload::Choose => true,
+                    asked => run.offloads == (asked == OptimizerOffload::All),
+                }
         })
     };
     settings.kinds.iter().flat_map(on_kind).collect()
@@ -318,6 +327,7 @@ fn modal_plans(instance: &Instance, settings: &Settings, stages: &[BareStage]) -
                     context: run.context,
                     replicas: run.replicas,
                     recomputed: BTreeMap::new(),
+                    optimizer_offload: run.offloads,
                     host_bytes: 0,
                 });
             }

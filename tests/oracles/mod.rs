@@ -14,6 +14,7 @@ pub mod cut_and_order;
 pub mod cut_pairs;
 pub mod frontier;
 pub mod groupings;
+mod hosts;
 pub mod hybrid;
 pub mod modal_chunks;
 pub mod modes;

@@ -21,15 +21,22 @@ pub fn best_ns(instance: &Instance, settings: &Settings) -> Option<u64> {
         .unwrap_or(settings.stages);
     let layers = instance.network.layers.iter().filter(|layer| !layer.backward);
     let layers = layers.count();
+    let search = Search::new(instance, settings, true);
     for tensor in 1..=devices {
         for replicas in 1..=devices / tensor {
             let row = settings.stages.min(devices / (tensor * replicas));
             let experts = (1..=replicas).filter(|expert| replicas.is_multiple_of(*expert));
             let both = experts.flat_map(|expert| (2..=layers.max(3)).map(move |chunks| (expert, chunks)));
-            for (expert, chunks) in both {
+            let places = search.places_of_states(settings.kind);
+            let all = both.flat_map(|both| places.iter().map(move |&at_host| (both, at_host)));
+            for ((expert, chunks), at_host) in all {
                 let too_many =
                     matches!(settings.rounds, Some(Degrees::Choose)) && (row == 1 || chunks * row > layers);
-                let rows = Rows::new(instance, settings, [tensor, replicas, expert, row, chunks]);
+                let rows = Rows::new(
+                    instance,
+                    settings,
+                    ([tensor, replicas, expert, row, chunks], at_host),
+                );
                 if let Some(mut rows) = rows.filter(|_| !too_many && settings.allows_virtual_stages(chunks)) {
                     rows.place();
                     best = [best, rows.best_ns].into_iter().flatten().min();
@@ -56,7 +63,7 @@ impl<'a> Rows<'a> {
     fn new(
         instance: &'a Instance,
         settings: &'a Settings,
-        [tensor, replicas, expert, row, chunks]: [usize; 5],
+        ([tensor, replicas, expert, row, chunks], at_host): ([usize; 5], bool),
     ) -> Option<Self> {
         let search = Search::new(instance, settings, true);
         let all = settings.micro_batches? as usize;
@@ -79,6 +86,7 @@ impl<'a> Rows<'a> {
             replicas,
             expert,
             context: 1,
+            at_host,
             start: settings.placement.device(chunk, row) * tensor * replicas,
         };
         let runs: Vec<Run> = (0..row * chunks).map(run).collect();
@@ -166,11 +174,9 @@ impl<'a> Rows<'a> {
         self.search.settings.placement.device(chunk, self.order.len())
     }
 
-    /// Whether no device ever holds too much.
+    /// Whether no device ever holds too much, nor its host.
     fn fits(&self, modes: &[&LayerMode]) -> bool {
-        let Some(limit) = self.search.settings.memory_limit else {
-            return true;
-        };
+        let limit = self.search.settings.memory_limit.unwrap_or(u64::MAX);
         let row = self.order.len();
         let trains = self.search.settings.mode == Mode::Training;
         (0..row).all(|device| {
@@ -182,7 +188,7 @@ impl<'a> Rows<'a> {
                     .filter(move |(_, (_, of))| **of == chunk)
                     .map(|(layer, (mode, _))| (layer, *mode))
             };
-            let (mut held, mut workspace) = (0.0, 0.0);
+            let (mut held, mut workspace, mut states) = (0.0, 0.0, 0.0);
             for chunk in (0..self.runs.len()).filter(|&chunk| self.device(chunk) == device) {
                 let mut shared = 0.0;
                 for (layer, mode) in own(chunk) {
@@ -192,19 +198,26 @@ impl<'a> Rows<'a> {
                     workspace = self.search.workspace(layer, mode, self.runs[0]).max(workspace);
                 }
                 held += (shared / self.replicas as f64).ceil();
+                let layers: Vec<usize> = own(chunk).map(|(layer, _)| layer).collect();
+                states += self.search.states_at_host(&layers, self.runs[0], true).ceil();
             }
             let mut most = held;
+            let (mut at_host, mut most_at_host) = (0, 0);
             for operation in self.order[device].iter().filter(|_| trains) {
                 let stash: u64 = own(operation.chunk).map(|(_, mode)| mode.stash_bytes).sum();
+                let copied: u64 = own(operation.chunk).map(|(_, mode)| mode.host_bytes).sum();
                 match operation.phase {
-                    Phase::Forward => held += stash as f64,
+                    Phase::Forward => (held, at_host) = (held + stash as f64, at_host + copied),
                     // What is kept is there until nothing needs it.
                     Phase::InputGradient => {}
-                    Phase::Backward | Phase::WeightGradient => held -= stash as f64,
+                    Phase::Backward | Phase::WeightGradient => {
+                        (held, at_host) = (held - stash as f64, at_host - copied);
+                    }
                 }
                 most = f64::max(most, held);
+                most_at_host = u64::max(most_at_host, at_host);
             }
-            most + workspace <= limit as f64
+            most + workspace <= limit as f64 && self.search.fits_host(self.runs[0], most_at_host, states)
         })
     }
 
@@ -239,6 +252,8 @@ impl<'a> Rows<'a> {
                 .map(|ns| (ns * all - 1e-6).ceil().max(0.0))
                 .into_iter()
                 .sum();
+            let states = self.search.states_at_host(&layers[chunk], run, true);
+            times[chunk][2] += self.search.copies_of_states_ns(states, run);
         }
         times.into_iter().map(|times| times.map(|ns| ns as u64)).collect()
     }

@@ -31,7 +31,7 @@ pub(super) struct Search<'a> {
     /// Of each kind in play its position, the number of its first device, and how many there are.
     rows: Vec<[usize; 3]>,
     /// Whether iterations are asked for.
-    of_iterations: bool,
+    pub(super) of_iterations: bool,
     stage_of: Vec<usize>,
     best_ns: f64,
 }
@@ -46,6 +46,8 @@ pub(super) struct Run {
     pub(super) expert: usize,
     /// How many tensor groups of a replica share out a sequence.
     pub(super) context: usize,
+    /// Whether states of the optimiser lie at hosts.
+    pub(super) at_host: bool,
     pub(super) start: usize,
 }
 
@@ -111,7 +113,7 @@ impl<'a> Search<'a> {
     /// Gives each stage devices, in every way.
     fn run(&mut self, stages: usize, runs: &mut Vec<Run>) {
         if runs.len() == stages {
-            let of = |run: &Run| (run.tensor, run.expert, run.context, run.replicas);
+            let of = |run: &Run| (run.tensor, run.expert, run.context, run.replicas, run.at_host);
             let is_alike = |run: &Run| of(run) == of(&runs[0]);
             let ns = match self.of_iterations {
                 _ if self.settings.uniform && !runs.iter().all(is_alike) => return,
@@ -136,17 +138,20 @@ impl<'a> Search<'a> {
             let start = before.map_or(first, |run| run.last() + 1);
             let left = first + count - start;
             let degrees = (1..=left).flat_map(|tensor| (1..=left / tensor).map(move |d| (tensor, d)));
+            let places = self.places_of_states(kind);
             let runs_of = |(tensor, replicas): (usize, usize)| {
                 let experts = (1..=replicas).filter(move |expert| replicas.is_multiple_of(*expert));
                 let contexts = 1..=left / tensor / replicas;
                 let both =
                     experts.flat_map(move |expert| contexts.clone().map(move |context| (expert, context)));
-                both.map(move |(expert, context)| Run {
+                let all = both.flat_map(|of| places.iter().map(move |&at_host| (of, at_host)));
+                all.map(move |((expert, context), at_host)| Run {
                     kind,
                     tensor,
                     replicas,
                     expert,
                     context,
+                    at_host,
                     start,
                 })
             };
@@ -273,8 +278,9 @@ impl<'a> Search<'a> {
     }
 
     /// What a byte of parameters takes that each replica has, and that they share out.
-    fn held_per_byte(&self) -> [f64; 2] {
+    fn held_per_byte(&self, run: Run) -> [f64; 2] {
         let [weight, gradient, state] = self.per_byte();
+        let state = if run.at_host { 0.0 } else { state };
         match self.settings.optimizer_sharding {
             OptimizerSharding::None => [weight + gradient + state, 0.0],
             OptimizerSharding::Zero1 => [weight + gradient, state],
@@ -357,7 +363,8 @@ impl<'a> Search<'a> {
             let all = self.settings.micro_batches.unwrap_or(1) as f64;
             let of_experts = self.expert_gradients(&layers, run);
             let rings_ns = self.rings_ns(run, gradients - of_experts, of_experts);
-            let ring_ns = rings_ns.into_iter().sum::<f64>() + self.sums_ns(k, runs) / all;
+            let copies_ns = self.copies_of_states_ns(self.states_at_host(&layers, run, false), run);
+            let ring_ns = rings_ns.into_iter().sum::<f64>() + (self.sums_ns(k, runs) + copies_ns) / all;
             longest = longest.max((work_ns + moved_ns) / run.replicas as f64 + ring_ns);
         }
         longest
@@ -460,13 +467,14 @@ impl<'a> Search<'a> {
             }
             let part_bytes = (shared_bytes / (run.replicas * run.context) as f64).ceil();
             let bytes = bytes + part_bytes + workspace;
-            if self.fits(run.kind, bytes) && self.fits_host(run.kind, at_host) {
+            let states = self.states_at_host(layers, run, false);
+            if self.fits(run.kind, bytes) && self.fits_host(run, at_host, states) {
                 let micro_batches = self.settings.micro_batches.unwrap() as f64;
                 // In a micro-batch's part of it nothing else is rounded.
                 let of_experts = self.expert_gradients(layers, run);
                 let rings = self.rings_ns(run, gradients - of_experts, of_experts);
                 let whole = |ns: f64| (ns * micro_batches - 1e-6).ceil().max(0.0);
-                let ring: f64 = rings.into_iter().map(whole).sum();
+                let ring = rings.into_iter().map(whole).sum::<f64>() + self.copies_of_states_ns(states, run);
                 // Without a framework it does not matter what it is that takes so long.
                 let names = if self.settings.target.is_some() {
                     names
@@ -562,64 +570,6 @@ impl<'a> Search<'a> {
         allowed
     }
 
-    /// The same modes with what they keep at hosts, where some kind has one: it is copied there and back while nothing else runs, and on the device meanwhile.
-    fn offloaded(&self, layer: usize, modes: &[LayerMode]) -> Vec<LayerMode> {
-        let network = &self.instance.network;
-        let is_explicit = network.layers.iter().any(|layer| layer.backward);
-        let mut kinds = self.instance.cluster.kinds.iter();
-        let has_host = kinds.any(|kind| kind.host.is_some()) && self.settings.target.is_none();
-        if !has_host || is_explicit || !super::is_behind_trained(network, layer) {
-            return Vec::new();
-        }
-        let hosts = self.instance.cluster.kinds.iter().map(|kind| kind.host.is_some());
-        let hosts: Vec<bool> = hosts.collect();
-        let may = |mode: &&LayerMode| {
-            let mut on = mode.times.iter().zip(&hosts);
-            mode.stash_bytes > 0 && on.any(|(times, has_host)| times.is_some() && *has_host)
-        };
-        let keeping = modes.iter().filter(may);
-        let handed = keeping.map(|mode| {
-            let mut handed = mode.clone();
-            handed.recompute = match mode.recompute.as_str() {
-                "none" => "offload".into(),
-                name => format!("{name}+offload"),
-            };
-            handed.host_bytes = std::mem::take(&mut handed.stash_bytes);
-            handed.workspace_bytes += handed.host_bytes;
-            handed
-        });
-        handed.collect()
-    }
-
-    /// What a device lays at its host of a layer for a micro-batch.
-    fn host_bytes(&self, mode: &LayerMode, run: Run) -> u64 {
-        mode.host_bytes.div_ceil(run.context as u64)
-    }
-
-    /// What copying that takes in a forward and in a backward pass, in ns.
-    fn copied_ns(&self, mode: &LayerMode, run: Run) -> [f64; 2] {
-        let Some(host) = self.instance.cluster.kinds[run.kind].host else {
-            return [0.0; 2];
-        };
-        let once = self.host_bytes(mode, run) as f64 / host.bytes_per_s * 1e9;
-        let once = if self.of_iterations { once.round() } else { once };
-        [
-            once,
-            if self.settings.mode == Mode::Training {
-                once
-            } else {
-                0.0
-            },
-        ]
-    }
-
-    /// Whether so many bytes fit the host of a device of a kind.
-    fn fits_host(&self, kind: usize, bytes: u64) -> bool {
-        let host = self.instance.cluster.kinds[kind].host;
-        let limit = host.and_then(|host| host.memory_bytes);
-        limit.is_none_or(|limit| bytes <= limit)
-    }
-
     /// The least work of a stage that fits, and the bytes of its gradients.
     fn work_ns(&self, layers: &[usize], run: Run, in_flight: u64) -> Option<(f64, f64)> {
         let choices: Vec<Vec<LayerMode>> = layers.iter().map(|&layer| self.modes(layer, run)).collect();
@@ -642,7 +592,8 @@ impl<'a> Search<'a> {
             }
             let part_bytes = (shared_bytes / (run.replicas * run.context) as f64).ceil();
             let bytes = sums[1] + part_bytes + workspace;
-            let fits = self.fits(run.kind, bytes) && self.fits_host(run.kind, at_host);
+            let states = self.states_at_host(layers, run, false);
+            let fits = self.fits(run.kind, bytes) && self.fits_host(run, at_host, states);
             if fits && best.is_none_or(|(least, _)| sums[0] < least) {
                 best = Some((sums[0], sums[2]));
             }
@@ -671,7 +622,7 @@ impl<'a> Search<'a> {
     }
 
     /// Bytes that a parameter takes, of weight, of gradient and of the optimiser's state: per byte in the file.
-    fn per_byte(&self) -> [f64; 3] {
+    pub(super) fn per_byte(&self) -> [f64; 3] {
         let states = match self.settings.optimizer {
             Optimizer::Sgd => 0.0,
             Optimizer::Momentum => 1.0,
@@ -703,7 +654,9 @@ impl<'a> Search<'a> {
         let trains = self.settings.mode == Mode::Training;
         let collective_ns = self.reduced_ns(mode, run);
         let backward_ns = if trains { times.backward_ns } else { 0 };
-        let [own, shared] = self.held_per_byte().map(|per| mode.parameter_bytes as f64 * per);
+        let [own, shared] = self
+            .held_per_byte(run)
+            .map(|per| mode.parameter_bytes as f64 * per);
         let exchanged_ns = self.exchanged_ns(at, mode, run).iter().sum::<f64>()
             + self.handed_ns(at, mode, run).iter().sum::<f64>();
         let stash_bytes = mode.stash_bytes.div_ceil(run.context as u64);
@@ -751,7 +704,7 @@ impl<'a> Search<'a> {
         let bytes = mode.experts.map_or(0, |experts| experts.parameter_bytes) as f64;
         let per = match mode.parameter_bytes {
             0 => 1.0,
-            _ => self.held_per_byte()[0],
+            _ => self.held_per_byte(run)[0],
         };
         let all = bytes * per;
         all - (all / run.expert as f64).ceil()
@@ -796,6 +749,14 @@ impl<'a> Search<'a> {
         .collect()
     }
 
+    /// Layers of which some other in a stage has the same table.
+    pub(super) fn tables_twice(&self, layers: &[usize]) -> Vec<usize> {
+        let both = self.sharing().into_iter();
+        let both = both.filter(|pair| pair.iter().all(|layer| layers.contains(layer)));
+        let trained = both.filter(|[one, _]| !self.instance.network.layers[*one].frozen);
+        trained.map(|[one, _]| one).collect()
+    }
+
     /// What layers of a stage that share tables count twice: bytes kept, bytes of gradients, and bytes that replicas share out.
     fn counted_twice(&self, layers: &[usize], run: Run) -> [f64; 3] {
         let mut twice = [0.0; 3];
@@ -808,7 +769,7 @@ impl<'a> Search<'a> {
                 twice[0] += bytes;
                 continue;
             }
-            let [own, shared] = self.held_per_byte().map(|per| bytes * per);
+            let [own, shared] = self.held_per_byte(run).map(|per| bytes * per);
             twice[0] += own;
             twice[1] += bytes;
             twice[2] += shared;

@@ -26,6 +26,7 @@ fn plan(stages: &[Stage]) -> Plan {
                 context: 1,
                 replicas: of.replicas,
                 recomputed: BTreeMap::new(),
+                optimizer_offload: false,
                 host_bytes: 0,
             }),
             ..by_hand::stage(k, ms(of.forward), ms(of.backward))

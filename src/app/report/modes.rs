@@ -62,6 +62,9 @@ fn in_words(mode: &PlanMode) -> String {
     if let Some(layers) = mode.recomputed.get(OFFLOAD) {
         words.push(format!("offloads {}", layers.len()));
     }
+    if mode.optimizer_offload {
+        words.push("optimizer at the host".into());
+    }
     words.join(", ")
 }
 
@@ -105,7 +108,7 @@ pub(super) fn recomputation(instance: &Instance, plan: &Plan, digits: Digits) ->
     })
 }
 
-/// What layers lay at hosts, and what copying that takes the busiest stage that does; `None` where none does.
+/// What lies at hosts, and what copying takes the busiest stage that copies for every micro-batch; `None` where nothing does.
 pub(super) fn offload(instance: &Instance, plan: &Plan, digits: Digits) -> Option<String> {
     let most_bytes = plan
         .stages
@@ -118,11 +121,27 @@ pub(super) fn offload(instance: &Instance, plan: &Plan, digits: Digits) -> Optio
         layers += own;
         most_ms = most_ms.max(ms);
     }
+    let of_states = |stage: &&PlanStage| stage.mode.as_ref().is_some_and(|mode| mode.optimizer_offload);
+    let states = plan.stages.iter().filter(of_states).count();
+    let mut what = Vec::new();
+    if layers > 0 {
+        what.push(format!(
+            "{} of {}: copies take at most {} ms of a stage's time between micro-batches",
+            count(layers, "layer"),
+            instance.network.layers.len(),
+            digits.ms(most_ms)
+        ));
+    }
+    if states > 0 {
+        what.push(format!(
+            "states of the optimizer of {} of {}: there and back once an iteration",
+            count(states, "stage"),
+            plan.stages.len()
+        ));
+    }
     Some(format!(
-        "{} of {}: copies take at most {} ms of a stage's time between micro-batches, for up to {} at the host of a device",
-        count(layers, "layer"),
-        instance.network.layers.len(),
-        digits.ms(most_ms),
+        "{}, for up to {} at the host of a device",
+        what.join("; "),
         bytes(most_bytes)
     ))
 }

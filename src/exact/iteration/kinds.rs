@@ -114,13 +114,9 @@ impl Kinds<'_> {
         self.list.len() == 1
     }
 
-    /// What a stage of these items takes to exchange its gradients, at least, in ns.
+    /// What a stage of these items takes once an iteration, at least, in ns.
     fn once_ns(&self, members: &[usize], mode: &StageMode) -> u64 {
-        let mut bytes = self
-            .modes
-            .gradient_bytes(members, mode.degree)
-            .unwrap_or_default();
-        bytes[0] = bytes[0].saturating_sub(self.modes.surplus_bytes(members, mode.degree)[2]);
+        let bytes = self.modes.once_bytes(members, mode.degree).unwrap_or_default();
         let levels = ring_levels(self.modes, mode, self.is_one());
         let ns = levels.map(|level| self.modes.exchange_ns(bytes, mode, level));
         ns.min().unwrap_or(0) + self.modes.least_sums_ns(members, mode.degree)
@@ -212,7 +208,8 @@ impl StageOptions for Kinds<'_> {
     }
 
     fn may_follow(&self, ahead: u32, behind: u32) -> bool {
-        let [ahead, behind] = [ahead, behind].map(|tag| self.modes.row_of[self.list[tag as usize].degree]);
+        let [ahead, behind] =
+            [ahead, behind].map(|tag| self.modes.degrees[self.list[tag as usize].degree].row);
         self.modes.may_follow(ahead, behind)
     }
 
@@ -291,8 +288,12 @@ fn has_one_forward(layer: &LayerWays) -> bool {
 }
 
 /// The levels that the ring of a stage of a mode may lie at; where all stages are of it, each begins behind as many devices of the others.
-pub(super) fn ring_levels(modes: &Modes, mode: &StageMode, is_only: bool) -> impl Iterator<Item = usize> {
-    let (devices, row) = (modes.devices_of(mode), modes.row_of[mode.degree]);
+pub(super) fn ring_levels(
+    modes: &Modes,
+    mode: &StageMode,
+    is_only: bool,
+) -> impl Iterator<Item = usize> + Clone {
+    let (devices, row) = (modes.devices_of(mode), modes.degrees[mode.degree].row);
     let first = modes.rows[row].first;
     let [inside, apart] = match modes.links.node {
         None => [false, true],
@@ -312,7 +313,7 @@ fn least_transfer(modes: &Modes, list: &[StageMode], of: &ModalTransfer) -> Tran
         modes.devices_of(mode).is_multiple_of(node) && first.is_multiple_of(node)
     };
     let all_between = |node: usize| list.len() == 1 && is_aligned(&list[0], node);
-    let rows = list.iter().map(|mode| modes.row_of[mode.degree]);
+    let rows = list.iter().map(|mode| modes.degrees[mode.degree].row);
     let levels: Vec<usize> = match modes.links.node {
         // Boundaries lie where nodes end.
         Some(node) if all_between(node) => rows

@@ -72,7 +72,8 @@ impl Sums {
         let items: Vec<(u64, (u64, [u64; 3]))> = modes.items.iter().map(of_item).collect::<Option<_>>()?;
         let (ways_ns, items): (Vec<u64>, Vec<(u64, [u64; 3])>) = items.into_iter().unzip();
         let all: Vec<usize> = (0..items.len()).collect();
-        let surplus = degrees.iter().map(|&degree| modes.surplus_bytes(&all, degree));
+        let surplus = degrees.iter().map(|&degree| modes.surplus(&all, degree));
+        let surplus = surplus.map(|twice| [twice.held_bytes, twice.shared_bytes]);
         Some(Self {
             way_ns: ways_ns.into_iter().sum(),
             bytes: items

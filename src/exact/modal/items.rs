@@ -1,6 +1,6 @@
 //! What items add to a stage at each tensor degree.
 
-use crate::problem::modes::{Memory, ModalItem, Modes, Table, Way};
+use crate::problem::modes::{Memory, ModalItem, Modes, OnceBytes, Table, Way};
 
 /// What some items take at a tensor degree if each layer runs as fast as it can, and what they take at least.
 #[derive(Clone, Copy, Debug, Default)]
@@ -11,8 +11,8 @@ pub(super) struct Sum {
     pub fastest: Bytes,
     /// No choice of ways takes less of any.
     pub least: Bytes,
-    /// Bytes of gradients that all replicas have, and of experts that they share out.
-    pub gradient_bytes: [u64; 2],
+    /// Bytes that move once an iteration.
+    pub once_bytes: OnceBytes,
     /// Bytes that replicas share out.
     pub shared_bytes: u64,
     /// Bytes that layers count twice, for tables of which the stage holds one copy.
@@ -86,7 +86,7 @@ impl Sum {
             };
         };
         let mut sum = Self {
-            gradient_bytes: [item.gradient_bytes, item.expert_gradient_bytes],
+            once_bytes: item.once_bytes,
             shared_bytes: item.shared_bytes,
             ..Self::default()
         };
@@ -100,12 +100,13 @@ impl Sum {
         sum
     }
 
-    /// What a device of so much memory has for its layers, with so many copies of weights and micro-batches in flight.
-    pub(super) fn room(&self, memory: Memory, copies: usize, in_flight: u64) -> Room {
-        let shared_bytes = self.shared_bytes.div_ceil(copies as u64);
-        let room_bytes = memory.bytes.saturating_add(self.twice_bytes);
-        let bytes = room_bytes.checked_sub(shared_bytes);
-        match bytes.map(|bytes| Memory { bytes, ..memory }) {
+    /// What a device of so much memory has for its layers, with so many copies of weights, bytes of states at its host, and micro-batches in flight.
+    pub(super) fn room(&self, memory: Memory, [copies, at_host]: [u64; 2], in_flight: u64) -> Room {
+        let all = Memory {
+            bytes: memory.bytes.saturating_add(self.twice_bytes),
+            ..memory
+        };
+        match all.without(self.shared_bytes.div_ceil(copies), at_host) {
             Some(limit) if self.fastest.fits(in_flight, limit) => Room::Known(Some(self.time)),
             Some(limit) if self.least.fits(in_flight, limit) => Room::Choose(limit),
             _ => Room::Known(None),
@@ -116,10 +117,7 @@ impl Sum {
     pub(super) fn with_one_copy(self, table: &Table) -> Self {
         // An item without a mode of the degree counts none.
         Self {
-            gradient_bytes: [
-                self.gradient_bytes[0].saturating_sub(table.gradient_bytes),
-                self.gradient_bytes[1],
-            ],
+            once_bytes: [0, 1, 2].map(|of| self.once_bytes[of].saturating_sub(table.once_bytes[of])),
             shared_bytes: self.shared_bytes.saturating_sub(table.shared_bytes),
             twice_bytes: self.twice_bytes + table.held_bytes,
             ..self
@@ -132,7 +130,7 @@ impl Sum {
             time: self.time + other.time,
             fastest: self.fastest.plus(other.fastest),
             least: self.least.plus(other.least),
-            gradient_bytes: [0, 1].map(|of| self.gradient_bytes[of] + other.gradient_bytes[of]),
+            once_bytes: [0, 1, 2].map(|of| self.once_bytes[of] + other.once_bytes[of]),
             shared_bytes: self.shared_bytes + other.shared_bytes,
             twice_bytes: self.twice_bytes + other.twice_bytes,
             missing: self.missing + other.missing,
@@ -161,7 +159,7 @@ impl Work {
     /// The work of each item, of which each takes so much at [least](device_times); `None` where no degree runs one of them.
     pub(super) fn of_items(modes: &Modes, sums: &[Vec<Sum>], least: &[u64]) -> Option<Self> {
         let on_row = |row: usize, item: usize| {
-            let own = (0..modes.degrees.len()).filter(|&degree| modes.row_of[degree] == row);
+            let own = (0..modes.degrees.len()).filter(|&degree| modes.degrees[degree].row == row);
             let able = own.filter(|&degree| sums[item][degree].missing == 0);
             able.map(|degree| sums[item][degree].time * modes.width(degree) as u64)
                 .min()

@@ -139,7 +139,7 @@ impl<'s, 'a, A: Aim> RowPass<'s, 'a, A> {
     /// Takes a stage off ahead of every label, with every number of replicas and at every place that its devices may have.
     fn take_off(&mut self, (stage, behind): (&mut Stage, usize), ends: &[usize], bar: &mut Bar) {
         let space = self.space;
-        let row = space.modes.row_of[stage.degree];
+        let row = space.modes.degrees[stage.degree].row;
         for run in space.runs(stage.degree) {
             if !bar.keeps(space.least_time(stage, &run)) {
                 continue;
@@ -168,7 +168,7 @@ impl<'s, 'a, A: Aim> RowPass<'s, 'a, A> {
     /// Whether a stage of a row may lie ahead of the stages of a label.
     fn may_precede(&self, row: usize, label: &RowLabel<A::Known>) -> bool {
         let modes = self.space.modes;
-        let next = modes.row_of[label.behind.mode.degree];
+        let next = modes.degrees[label.behind.mode.degree].row;
         label.behind.before.is_none() || modes.may_follow(row, next)
     }
 
@@ -210,7 +210,7 @@ impl<'s, 'a, A: Aim> RowPass<'s, 'a, A> {
         if label.behind.before.is_none() {
             return self.levels[0];
         }
-        let other = modes.row_of[label.behind.mode.degree];
+        let other = modes.degrees[label.behind.mode.degree].row;
         let next = usize::from(label.places[other]);
         let share_node = modes.links.node.is_some_and(|node| match other == row {
             true => next % node > 0,

@@ -133,12 +133,11 @@ impl<'a> Space<'a> {
         each.div_ceil(run.mode.replicas as u64) + self.ring(stage, run, placement)
     }
 
-    /// What the exchange of gradients adds to that, and sums over copies of tables.
+    /// What moves once an iteration adds to that, and sums over copies of tables.
     pub(super) fn ring(&self, stage: &Stage, run: &Run, placement: &Placement) -> u64 {
-        let gradient_bytes = stage.sum.gradient_bytes;
         let ring = self
             .modes
-            .synchronization(gradient_bytes, &run.mode, placement.ring);
+            .synchronization(stage.sum.once_bytes, &run.mode, placement.ring);
         ring + placement.moved(&stage.sums)
     }
 
@@ -194,7 +193,7 @@ fn placement(modes: &Modes, mode: &StageMode, end: usize) -> Placement {
     // Devices are counted from far enough on that no stage begins below 0.
     let behind = devices.next_multiple_of(node) + node + end;
     let first = behind - devices;
-    let row = modes.row_of[mode.degree];
+    let row = modes.degrees[mode.degree].row;
     let level = |one: usize, other: usize| {
         let share_node = modes.links.share_node(one, other);
         modes.links.level_between([row; 2], share_node)

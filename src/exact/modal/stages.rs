@@ -116,8 +116,9 @@ impl Stage {
             bytes: modes.memory_bytes(mode.degree),
             host_bytes: modes.host_memory_bytes(mode.degree),
         };
-        let copies = modes.copies_of_weights(&mode);
-        let limit = match self.sum.room(memory, copies, in_flight) {
+        let copies = modes.copies_of_weights(&mode) as u64;
+        let at_host = modes.at_host_of_device(self.sum.once_bytes, &mode);
+        let limit = match self.sum.room(memory, [copies, at_host], in_flight) {
             Room::Choose(limit) => limit,
             Room::Known(time) => return time,
         };
@@ -392,7 +393,7 @@ fn may_keep(modes: &Modes, stage: &Stage, bar: &mut Bar) -> bool {
     let least_bytes = sum.least.with(modes.flight.of(replicas, 0));
     let shared_bytes = sum
         .shared_bytes
-        .div_ceil((replicas * modes.contexts[stage.degree]) as u64);
+        .div_ceil((replicas * modes.degrees[stage.degree].context) as u64);
     let room_bytes = modes.memory_bytes(stage.degree).saturating_add(sum.twice_bytes);
     if sum.missing > 0 || least_bytes + shared_bytes > room_bytes {
         return false;

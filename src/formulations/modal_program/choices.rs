@@ -161,10 +161,10 @@ impl<'a> Space<'a> {
             Some(_) => &[INSIDE, BETWEEN],
         };
         let choice = |&level: &usize| {
-            let tensor = modes.degrees[mode.degree];
+            let tensor = modes.degrees[mode.degree].tensor;
             let on = match modes.rows.len() {
                 1 => String::new(),
-                _ => format!(",{}", modes.name_of_row(modes.row_of[mode.degree])),
+                _ => format!(",{}", modes.name_of_row(modes.degrees[mode.degree].row)),
             };
             let is_split = levels.len() > 1;
             let side = match (is_split, level) {
@@ -322,7 +322,7 @@ fn places(program: &mut Program, modes: &Modes, choices: &[Choice], (k, node): (
     declared.dedup();
     let mut places = Vec::new();
     for mode in declared {
-        let tensor = modes.degrees[mode.degree];
+        let tensor = modes.degrees[mode.degree].tensor;
         let firsts = 0..if k == 0 { 1 } else { node };
         for first in firsts.filter(|&first| modes.links.groups_fit(first, tensor, mode.replicas)) {
             let name = format!("place[{},{tensor},{},{}]", k + 1, mode.replicas, first + 1);
@@ -352,14 +352,17 @@ pub fn too_large(problem: &Problem, modes: &Modes) -> Result<(), Unsupported> {
             "its devices differ and its links have two levels, of which a program of modes knows one kind of device alone",
         );
     }
-    if modes.experts.iter().any(|&degree| degree > 1) {
+    if modes.degrees.iter().any(|degree| degree.expert > 1) {
         return Err("its experts may be shared out, of which a program of modes knows nothing");
     }
-    if modes.contexts.iter().any(|&degree| degree > 1) {
+    if modes.degrees.iter().any(|degree| degree.context > 1) {
         return Err("devices may share out sequences, of which a program of modes knows nothing");
     }
-    if modes.sharers.iter().any(Option::is_some) {
+    if modes.degrees.iter().any(|degree| degree.sharers.is_some()) {
         return Err("replicas share out gradients, of which a program of modes knows nothing");
+    }
+    if modes.degrees.iter().any(|degree| degree.at_host) {
+        return Err("states of optimisers may lie at hosts, of which a program of modes knows nothing");
     }
     if !modes.copies.is_empty() {
         return Err("some of its layers share a table, of whose copies a program of modes knows nothing");

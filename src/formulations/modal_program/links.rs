@@ -100,7 +100,7 @@ impl Builder<'_> {
                 Some(INSIDE) => ",within",
                 Some(_) => ",across",
             };
-            let tensor = self.modes.degrees[choice.mode.degree];
+            let tensor = self.modes.degrees[choice.mode.degree].tensor;
             let name = format!("begins[{},{tensor},{}{side}]", k + 1, choice.mode.replicas);
             self.program.add_equality(name, somewhere, runs);
         }
@@ -370,11 +370,11 @@ impl Builder<'_> {
         };
         let scale = self.program.scale_ns;
         let devices = self.modes.devices_of(&choice.mode) as f64;
-        let row = self.modes.row_of[choice.mode.degree];
+        let row = self.modes.degrees[choice.mode.degree].row;
         let mut reduces: Option<Column> = None;
         for (item, label) in self.labels.iter().enumerate() {
             let own = self.modes.items[item][choice.mode.degree].as_ref();
-            let bytes = own.map_or(0, |own| own.gradient_bytes);
+            let bytes = own.map_or(0, |own| own.once_bytes[0]);
             let Some(ran) = stage.items[item][c].as_ref().filter(|_| bytes > 0) else {
                 continue;
             };

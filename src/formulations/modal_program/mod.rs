@@ -173,7 +173,7 @@ impl Builder<'_> {
 
     /// Devices that a choice takes of a row.
     fn devices_of(&self, choice: &choices::Choice, row: usize) -> usize {
-        match self.modes.row_of[choice.mode.degree] == row {
+        match self.modes.degrees[choice.mode.degree].row == row {
             true => self.modes.devices_of(&choice.mode),
             false => 0,
         }
@@ -231,14 +231,14 @@ impl Builder<'_> {
             let mut of_choices = vec![Expression::default(); stage.choices.len()];
             for (c, ran) in stage.all() {
                 let mode = &stage.choices[c].mode;
-                let degree = self.modes.degrees[mode.degree] as f64;
+                let degree = self.modes.degrees[mode.degree].tensor as f64;
                 for (column, way) in ran.layers.iter().flatten() {
                     let time = way.time() as f64 / scale;
                     let each = time / mode.replicas as f64;
                     column.add_to(&mut self.busy[k], each);
                     column.add_to(&mut of_choices[c], each);
                     column.add_to(
-                        &mut self.devices_busy[self.modes.row_of[mode.degree]],
+                        &mut self.devices_busy[self.modes.degrees[mode.degree].row],
                         time * degree,
                     );
                 }

@@ -82,6 +82,7 @@ impl Settings {
         faults.extend(self.bandwidth_fault(instance, options.bandwidth_bytes_per_s));
         faults.extend(self.modal_faults(instance));
         faults.extend(self.expert_faults(instance));
+        faults.extend(self.virtual_stage_faults(options));
         faults
     }
 

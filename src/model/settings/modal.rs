@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use super::Settings;
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
-use crate::model::network::{Layer, LayerMode};
+use crate::model::network::Layer;
 use crate::model::options::{
-    Communication, Cuts, Degrees, DeviceOrder, Objective, OptimizerSharding, PipelineOptions, Recompute,
-    Schedule, Synchronization,
+    Communication, Cuts, Degrees, DeviceOrder, Objective, OptimizerOffload, OptimizerSharding,
+    PipelineOptions, Recompute, Schedule, Synchronization,
 };
 use crate::model::recompute::OFFLOAD;
 use crate::model::setting;
@@ -56,8 +56,11 @@ impl Asked {
             &asked.replicas,
         ];
         let needs_modes = instance.cluster.unlike_links().is_some() || confines(options, differ);
-        let modal =
-            are_chosen(degrees, &asked.recompute) || (needs_modes && !share) || are_only_in_modes(instance);
+        let offload = options.optimizer_offload.unwrap_or(OptimizerOffload::None);
+        let modal = are_chosen(degrees, &asked.recompute)
+            || offload != OptimizerOffload::None
+            || (needs_modes && !share)
+            || are_only_in_modes(instance);
         let as_target = modal && options.target.is_some();
         Self {
             modal,
@@ -109,6 +112,9 @@ impl Settings {
                 setting::REPLICAS,
                 setting::RECOMPUTE
             ),
+            None if self.optimizer_offload != OptimizerOffload::None => {
+                words!("{}", setting::OPTIMIZER_OFFLOAD.given(self.optimizer_offload))
+            }
             None if self.device_order == DeviceOrder::Given => {
                 words!("{}", setting::DEVICE_ORDER.given(self.device_order))
             }
@@ -182,25 +188,33 @@ impl Settings {
             ));
         }
         faults.extend(self.unknown_recomputation(instance));
-        faults.extend(self.offload_fault(instance));
+        faults.extend(self.offload_faults(instance));
         faults.extend(self.unknown_iterations().into_iter().chain(self.unkept_fault()));
         faults
     }
 
-    /// Replicas that exchange their gradients once in an iteration of which nothing is said.
+    /// What is exchanged or copied once in an iteration of which nothing is said.
     fn unknown_iterations(&self) -> Option<Fault> {
         let is_copied = !self.replicas.is_one() || !self.context_parallel.is_one();
         let synchronizes = is_copied && self.synchronization == Synchronization::Ring;
+        let offloads = self.optimizer_offload != OptimizerOffload::None;
+        let what = match synchronizes {
+            true => words!("{}, which exchange their gradients", setting::REPLICAS),
+            false => words!(
+                "{}, which is copied",
+                setting::OPTIMIZER_OFFLOAD.given(self.optimizer_offload)
+            ),
+        };
         let kind = FaultKind::Missing {
             what: "number of micro-batches".into(),
             expected: words!(
-                "{} with {}, which exchange their gradients once in so many",
+                "{} with {} once in so many",
                 setting::MICRO_BATCHES.given("M"),
-                setting::REPLICAS
+                what
             ),
             remedy: words!("try {}", setting::MICRO_BATCHES.given("64")),
         };
-        let is_missing = synchronizes && self.mode.trains() && self.micro_batches.is_none();
+        let is_missing = (synchronizes || offloads) && self.mode.trains() && self.micro_batches.is_none();
         is_missing.then(|| Fault::new(setting::MICRO_BATCHES, kind))
     }
 
@@ -314,40 +328,6 @@ impl Settings {
                 expected: known.into(),
             },
         };
-        Some(Fault::new(setting::RECOMPUTE, kind))
-    }
-
-    /// Whether a mode of a layer is among those that are asked for. No framework that plans are for is told what lies at hosts.
-    pub(crate) fn may_run(&self, mode: &LayerMode) -> bool {
-        self.recompute.names(&mode.recompute) && (mode.host_bytes == 0 || self.target.is_none())
-    }
-
-    /// Layers that are to hand what they keep to hosts, where frameworks are not told so or the memory of hosts is not understood.
-    fn offload_fault(&self, instance: &Instance) -> Option<Fault> {
-        let layers = instance.network.layers.iter();
-        let mut modes = layers.flat_map(|layer| &layer.modes);
-        let is_asked = |mode: &&LayerMode| mode.host_bytes > 0 && self.recompute.names(&mode.recompute);
-        let name = modes.find(is_asked).map(|mode| mode.recompute.clone())?;
-        let is_limited = |&kind: &usize| {
-            let host = instance.cluster.kinds[kind].host;
-            host.is_some_and(|host| host.memory_bytes.is_some())
-        };
-        let (found, expected) = match self.target {
-            Some(target) if self.recompute != Recompute::Choose => (
-                words!("`{}`, which `{}` is not told of", name, target.to_string()),
-                words!("what it computes again, or {} left out", setting::FOR),
-            ),
-            None if self.may_have_virtual_stages() && self.kinds.iter().any(is_limited) => (
-                words!(
-                    "`{}` with {} on hosts of limited memory",
-                    name,
-                    setting::VIRTUAL_STAGES
-                ),
-                "one chunk a device, or device kinds without `host_memory_bytes`".into(),
-            ),
-            _ => return None,
-        };
-        let kind = FaultKind::Contradiction { found, expected };
         Some(Fault::new(setting::RECOMPUTE, kind))
     }
 

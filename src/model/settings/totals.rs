@@ -11,8 +11,7 @@ use crate::model::cluster::Link;
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::{Layer, LayerMode, Size, Tensor, Times};
-use crate::model::options::Cuts;
-use crate::model::options::Synchronization;
+use crate::model::options::{Cuts, OptimizerOffload, Synchronization};
 use crate::model::units::{LARGEST_EXACT, LARGEST_SUM};
 
 /// No sum of times may be larger where stages have modes: replicas divide them, and the checker adds up the parts as doubles.
@@ -93,6 +92,12 @@ impl Settings {
             let routed_bytes = mode.experts.map_or(0, |experts| experts.routed_bytes);
             let routed_ns = self.longest_ns(instance, self.expert_load * routed_bytes as f64);
             let sums_ns = 2.0 * self.longest_ns(instance, mode.shared_bytes as f64);
+            let states_ns = match self.optimizer_offload {
+                OptimizerOffload::None => 0.0,
+                _ => {
+                    2.0 * self.longest_copy_ns(instance, self.state_bytes.of_optimizer(mode.parameter_bytes))
+                }
+            };
             let group_ns =
                 self.longest_ns(instance, 2.0 * mode.collective_bytes as f64) + routed_ns + sums_ns;
             // Once for each stage that pays for one of its tensors, there and back.
@@ -115,7 +120,8 @@ impl Settings {
             };
             group_ns
                 + context_ns
-                + 2.0 * self.longest_copy_ns(instance, mode)
+                + states_ns
+                + 2.0 * self.longest_copy_ns(instance, mode.host_bytes)
                 + 2.0 * beside_ns
                 + 3.0 * self.longest_ns(instance, mode.gradient_bytes as f64)
         };
@@ -171,12 +177,12 @@ impl Settings {
     }
 
     /// What a copy to the slowest host takes, in ns.
-    fn longest_copy_ns(&self, instance: &Instance, mode: &LayerMode) -> f64 {
+    fn longest_copy_ns(&self, instance: &Instance, bytes: u64) -> f64 {
         let hosts = self
             .kinds
             .iter()
             .filter_map(|&kind| instance.cluster.kinds[kind].host);
-        let ns = hosts.map(|host| mode.host_bytes as f64 / host.bytes_per_s * 1e9);
+        let ns = hosts.map(|host| bytes as f64 / host.bytes_per_s * 1e9);
         ns.fold(0.0, f64::max)
     }
 

@@ -28,20 +28,15 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
         Some(_) => (!settings.fills_chunks(), true),
         None => (false, !settings.all_stages || used == problem.stages()),
     };
-    let bytes_of = |stages_of: &[usize]| {
-        stages_of
-            .iter()
-            .map(|&k| stages.stages[k].memory_bytes)
-            .sum::<u64>()
+    let have_room = |own: &[usize]| {
+        let degree = chosen.stages[own[0]].degree;
+        let sum = |of: fn(&ModalStage) -> u64| own.iter().map(|&k| of(&stages.stages[k])).sum::<u64>();
+        sum(|stage| stage.memory_bytes) <= modes.memory_bytes(degree)
+            && sum(|stage| stage.at_host) <= modes.host_memory_bytes(degree)
     };
-    let room_bytes = |stage: usize| modes.memory_bytes(chosen.stages[stage].degree);
     let fits = match chunks {
-        Some(of) => of.chunks_of.iter().all(|own| bytes_of(own) <= room_bytes(own[0])),
-        None => (0..used).all(|k| bytes_of(&[k]) <= room_bytes(k)),
-    };
-    let host_fits = |stage: usize| {
-        let cost = &stages.stages[stage];
-        cost.in_flight * cost.host_bytes <= modes.host_memory_bytes(chosen.stages[stage].degree)
+        Some(of) => of.chunks_of.iter().all(|own| have_room(own)),
+        None => (0..used).all(|k| have_room(&[k])),
     };
     let mut replicas = stages.stages.iter().map(|stage| stage.replicas);
     let is_alike = chosen
@@ -63,11 +58,10 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
             .all(|(row, &used)| used <= row.devices)
         && stages.groups_fit
         && chosen.stages.windows(2).all(|pair| {
-            let [ahead, behind] = [&pair[0], &pair[1]].map(|mode| modes.row_of[mode.degree]);
+            let [ahead, behind] = [&pair[0], &pair[1]].map(|mode| modes.degrees[mode.degree].row);
             modes.may_follow(ahead, behind)
         })
         && fits
-        && (0..used).all(host_fits)
         && replicas.all(|replicas| modes.replicas.contains(&replicas))
         && chosen
             .stages
@@ -160,7 +154,7 @@ pub fn modal_stages(problem: &Problem, modes: &Modes, plan: &Allocation) -> Opti
     Some(stages)
 }
 
-/// Adds what chunks hold of micro-batches in flight when their device holds most. What is needed while a layer runs is needed for one of the chunks
+/// Adds what chunks hold of micro-batches in flight when their device, or its host, holds most. What is needed while a layer runs is needed for one of the chunks
 /// at a time: the one that needs most.
 fn take_memory(of: &VirtualStages, chunks: &mut [ModalStage]) {
     for own in &of.chunks_of {
@@ -175,7 +169,11 @@ fn take_memory(of: &VirtualStages, chunks: &mut [ModalStage]) {
     let base: Vec<u64> = chunks.iter().map(|chunk| chunk.memory_bytes).collect();
     let stash: Vec<u64> = chunks.iter().map(|chunk| chunk.stash_bytes).collect();
     let bytes = fullest(of, &base, &stash);
+    let states: Vec<u64> = chunks.iter().map(|chunk| chunk.states_at_host).collect();
+    let copied: Vec<u64> = chunks.iter().map(|chunk| chunk.host_bytes).collect();
+    let at_host = fullest(of, &states, &copied);
     for (k, chunk) in chunks.iter_mut().enumerate() {
-        (chunk.memory_bytes, chunk.in_flight) = (bytes[k], of.most_of_chunk(k));
+        (chunk.memory_bytes, chunk.at_host) = (bytes[k], at_host[k]);
+        chunk.in_flight = of.most_of_chunk(k);
     }
 }

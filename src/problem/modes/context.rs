@@ -18,20 +18,24 @@ pub(super) fn degrees_of(network: &Network, settings: &Settings, most: usize) ->
 impl Modes {
     /// What a backward pass takes at a degree that takes so many ticks at rate 1 on a device that has the whole sequence.
     pub(crate) fn backward(&self, degree: usize, ticks: u64) -> u64 {
-        at_rate(ticks, self.row(degree).rates[1] * self.contexts[degree] as f64)
+        at_rate(
+            ticks,
+            self.row(degree).rates[1] * self.degrees[degree].context as f64,
+        )
     }
 
     /// What a device sends of keys and values for a layer in a mode in a forward and in a backward pass, in ticks: all but one part of them go round
     /// once, and backward once more with their gradients, and again where attention is computed again (H. Liu, M. Zaharia, P. Abbeel, *Ring attention*,
     /// 2023).
     pub(super) fn handed_round(&self, mode: &LayerMode, (degree, returns): (usize, bool)) -> [u64; 2] {
-        let context = self.contexts[degree];
+        let context = self.degrees[degree].context;
         let bytes = self.tokens * mode.cache.token_bytes as f64 * (context - 1) as f64 / context as f64;
         let link = Link {
             latency_ns: 0,
-            ..self
-                .links
-                .link(self.links.level_of_group(self.row_of[degree], self.width(degree)))
+            ..self.links.link(
+                self.links
+                    .level_of_group(self.degrees[degree].row, self.width(degree)),
+            )
         };
         let once = self.moving(bytes, link);
         let again = if mode.computes_again() { once } else { 0 };

@@ -1,6 +1,6 @@
 //! Tables that layers share, at every tensor degree: what copies cost, and what one stage of both ends saves.
 
-use super::{ByLevel, Memory, Modes, StageMode};
+use super::{ByLevel, Memory, Modes, OnceBytes, StageMode};
 use crate::model::instance::Instance;
 use crate::model::settings::Settings;
 use crate::problem::tables::Copies;
@@ -21,37 +21,32 @@ pub struct Table {
     pub held_bytes: u64,
     /// Bytes that replicas share out.
     pub shared_bytes: u64,
-    /// Bytes of its gradients.
-    pub gradient_bytes: u64,
+    /// Bytes of it that move once an iteration.
+    pub once_bytes: OnceBytes,
     /// What summing the gradients of both copies takes as far as a micro-batch bears it, in ticks, by level of the link.
     pub sum_ticks: ByLevel,
     /// The same once an iteration, in whole ns.
     pub sum_ns: ByLevel,
 }
 
-impl Table {
-    /// What a layer counts for a table that it shares, of so many bytes.
-    pub(super) fn held(settings: &Settings, is_frozen: bool, bytes: u64) -> Self {
-        let shared_bytes = if is_frozen {
-            0
-        } else {
-            settings.shared_bytes(bytes)
-        };
-        let all = if is_frozen {
-            bytes
-        } else {
-            settings.state_bytes.all(bytes)
-        };
-        Self {
-            held_bytes: all - shared_bytes,
-            shared_bytes,
-            gradient_bytes: if is_frozen { 0 } else { bytes },
-            ..Self::default()
+impl Modes {
+    /// What a layer counts at a degree for a table that it shares, of so many bytes.
+    fn table(&self, settings: &Settings, (is_frozen, bytes): (bool, u64), degree: usize) -> Table {
+        if is_frozen {
+            return Table {
+                held_bytes: bytes,
+                ..Table::default()
+            };
+        }
+        let kept = self.kept(settings, bytes, degree);
+        Table {
+            held_bytes: kept.own,
+            shared_bytes: kept.shared,
+            once_bytes: [bytes, 0, kept.at_host],
+            ..Table::default()
         }
     }
-}
 
-impl Modes {
     /// Tables whose layers lie in two items.
     pub(super) fn add_copies(&mut self, instance: &Instance, settings: &Settings, copies: &[Copies]) {
         for copy in copies {
@@ -69,15 +64,19 @@ impl Modes {
                     return Table::default();
                 };
                 let modes = layer.modes();
-                let bytes = modes.iter().find(|mode| mode.tensor == self.degrees[degree]);
+                let bytes = modes
+                    .iter()
+                    .find(|mode| mode.tensor == self.degrees[degree].tensor);
                 let bytes = bytes.map_or(0, |mode| mode.shared_bytes);
-                let held = Table::held(settings, layer.frozen, bytes);
-                if !settings.sums_copies() || held.gradient_bytes == 0 {
+                let held = self.table(settings, (layer.frozen, bytes), degree);
+                if !settings.sums_copies() || held.once_bytes[0] == 0 {
                     return held;
                 }
                 let sum = |level: usize| self.ring_of(2, level, 2);
                 Table {
-                    sum_ticks: std::array::from_fn(|level| self.shared_out(sum(level), bytes as f64)),
+                    sum_ticks: std::array::from_fn(|level| {
+                        self.shared_out(sum(level), bytes as f64).ceil() as u64
+                    }),
                     sum_ns: std::array::from_fn(|level| self.once_ns(sum(level), bytes as f64)),
                     ..held
                 }
@@ -102,23 +101,28 @@ impl Modes {
     /// What a device of a stage of these items has for its layers, each of which counts its table: what replicas share out is held as well.
     /// `None` where some item has no mode of the degree, or that alone is too much.
     pub fn room(&self, items: &[usize], mode: &StageMode) -> Option<Memory> {
-        let saved = |of: fn(&Table) -> u64| self.joined(items, mode.degree).map(of).sum::<u64>();
-        let shared_bytes = self.to_share_bytes(items, mode.degree)? - saved(|table| table.shared_bytes);
-        let room_bytes = self
-            .memory_bytes(mode.degree)
-            .saturating_add(saved(|table| table.held_bytes));
-        let shared_bytes = shared_bytes.div_ceil(self.copies_of_weights(mode) as u64);
-        Some(Memory {
-            bytes: room_bytes.checked_sub(shared_bytes)?,
+        let twice = self.surplus(items, mode.degree);
+        let shared_bytes = self.to_share_bytes(items, mode.degree)? - twice.shared_bytes;
+        let once = self.once_bytes(items, mode.degree)?;
+        let all = Memory {
+            bytes: self.memory_bytes(mode.degree).saturating_add(twice.held_bytes),
             host_bytes: self.host_memory_bytes(mode.degree),
-        })
+        };
+        all.without(
+            shared_bytes.div_ceil(self.copies_of_weights(mode) as u64),
+            self.at_host_of_device(once, mode),
+        )
     }
 
-    /// What a stage of these items counts twice: bytes held once, bytes to share out, and bytes of gradients.
-    pub(crate) fn surplus_bytes(&self, items: &[usize], degree: usize) -> [u64; 3] {
-        let of = |table: &Table| [table.held_bytes, table.shared_bytes, table.gradient_bytes];
-        let tables = self.joined(items, degree).map(of);
-        tables.fold([0; 3], |sum, own| [0, 1, 2].map(|at| sum[at] + own[at]))
+    /// What a stage of these items counts twice of what tables hold.
+    pub(crate) fn surplus(&self, items: &[usize], degree: usize) -> Table {
+        let plus = |sum: Table, own: &Table| Table {
+            held_bytes: sum.held_bytes + own.held_bytes,
+            shared_bytes: sum.shared_bytes + own.shared_bytes,
+            once_bytes: [0, 1, 2].map(|of| sum.once_bytes[of] + own.once_bytes[of]),
+            ..sum
+        };
+        self.joined(items, degree).fold(Table::default(), plus)
     }
 
     /// Tables of an item, each with the item at its other end.

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::problem::modes::recomputation::{bytes_of, host_bytes_of};
-use crate::problem::modes::{Chosen, LayerWays, Modes, Passes, StageMode};
+use crate::problem::modes::{Chosen, LayerWays, Modes, OnceBytes, Passes, StageMode, Table};
 
 /// What a stage costs for one micro-batch, in ticks. Work and transfers are those of one replica for one of its own micro-batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -34,6 +34,10 @@ pub struct ModalStage {
     pub workspace_bytes: u64,
     /// Bytes that each device has at its host for each micro-batch in flight.
     pub host_bytes: u64,
+    /// Bytes of states of its optimiser that each device has there.
+    pub states_at_host: u64,
+    /// Bytes that each device has there in all: of a chunk, its part when its device has most.
+    pub at_host: u64,
     /// Micro-batches in flight in each replica.
     pub in_flight: u64,
 }
@@ -142,14 +146,17 @@ impl Modes {
             let items = (0..assignment.len()).filter(|&item| assignment[item] == k);
             let items: Vec<usize> = items.collect();
             self.add_work(&items, mode, chosen, &mut costs.stages[k])?;
-            let mut gradient_bytes = self.gradient_bytes(&items, mode.degree)?;
-            if chosen.virtual_stages == 1 {
-                gradient_bytes[0] -= self.surplus_bytes(&items, mode.degree)[2];
-            }
+            let once = match chosen.virtual_stages {
+                1 => self.once_bytes(&items, mode.degree)?,
+                _ => self.once_bytes_of_chunk(&items, mode.degree)?,
+            };
             let (first, devices) = (costs.starts[k], self.devices_of(mode));
             let level = self.links.level(first, first + devices - 1);
-            costs.stages[k].synchronization = self.synchronization(gradient_bytes, mode, level);
-            costs.stages[k].exchange_ns = self.exchange_ns(gradient_bytes, mode, level);
+            costs.stages[k].synchronization = self.synchronization(once, mode, level);
+            costs.stages[k].exchange_ns = self.exchange_ns(once, mode, level);
+            let cost = &mut costs.stages[k];
+            cost.states_at_host = self.at_host_of_device(once, mode);
+            cost.at_host = cost.in_flight * cost.host_bytes + cost.states_at_host;
         }
         self.add_crossings(assignment, (chosen, seats), &mut costs);
         self.add_sums(assignment, (chosen, seats), &mut costs);
@@ -161,13 +168,19 @@ impl Modes {
         self.width(mode.degree) * mode.replicas
     }
 
-    /// Bytes of gradients of a stage, those of all replicas and those of experts that they share out; `None` if some item has no mode of the degree.
-    pub fn gradient_bytes(&self, items: &[usize], degree: usize) -> Option<[u64; 2]> {
-        let mut sum = [0; 2];
+    /// What a stage moves once an iteration, with one copy of a table for all its layers; `None` if some item has no mode of the degree.
+    pub fn once_bytes(&self, items: &[usize], degree: usize) -> Option<OnceBytes> {
+        let all = self.once_bytes_of_chunk(items, degree)?;
+        let twice = self.surplus(items, degree).once_bytes;
+        Some([0, 1, 2].map(|of| all[of] - twice[of]))
+    }
+
+    /// The same of a chunk, whose layers each have their tables.
+    pub(crate) fn once_bytes_of_chunk(&self, items: &[usize], degree: usize) -> Option<OnceBytes> {
+        let mut sum = [0; 3];
         for &item in items {
-            let item = self.items[item][degree].as_ref()?;
-            sum[0] += item.gradient_bytes;
-            sum[1] += item.expert_gradient_bytes;
+            let own = self.items[item][degree].as_ref()?.once_bytes;
+            sum = [0, 1, 2].map(|of| sum[of] + own[of]);
         }
         Some(sum)
     }
@@ -203,7 +216,7 @@ impl Modes {
         };
         let mut start_of: BTreeMap<usize, usize> = BTreeMap::new();
         for (mode, &seat) in chosen.stages.iter().zip(seats) {
-            let row = self.row_of[mode.degree];
+            let row = self.degrees[mode.degree].row;
             let next = self.rows[row].first + placed.devices[row];
             let start = *start_of.entry(seat).or_insert(next);
             placed.starts.push(start);
@@ -239,14 +252,14 @@ impl Modes {
             cost.collective += way.collective;
             cost.collective_back += way.collective_back;
         }
-        let [held_twice, shared_twice, _] = match chosen.virtual_stages {
-            1 => self.surplus_bytes(items, mode.degree),
-            _ => [0; 3],
+        let twice = match chosen.virtual_stages {
+            1 => self.surplus(items, mode.degree),
+            _ => Table::default(),
         };
-        let shared_bytes = self.to_share_bytes(items, mode.degree)? - shared_twice;
+        let shared_bytes = self.to_share_bytes(items, mode.degree)? - twice.shared_bytes;
         cost.memory_bytes = shared_bytes.div_ceil(self.copies_of_weights(mode) as u64)
             + bytes_of(&layers, &ways, cost.in_flight)
-            - held_twice;
+            - twice.held_bytes;
         cost.host_bytes = host_bytes_of(&layers, &ways, 1);
         let ways = || layers.iter().zip(&ways).map(|(layer, &way)| &layer.ways[way]);
         cost.stash_bytes = ways().map(|way| way.stash_bytes).sum();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use super::{Modes, StageMode, at_rate};
+use super::{Modes, OnceBytes, StageMode, at_rate};
 use crate::model::cluster::Link;
 use crate::model::network::{Layer, LayerMode, Network};
 use crate::model::settings::Settings;
@@ -25,20 +25,22 @@ pub(super) fn degrees_of(network: &Network, settings: &Settings) -> BTreeSet<usi
 impl Modes {
     /// Whether so many replicas can share out experts at a degree, as many of which have each, and are those that go with it.
     pub(crate) fn shares_out(&self, degree: usize, replicas: usize) -> bool {
-        replicas.is_multiple_of(self.experts[degree])
-            && self.sharers[degree].is_none_or(|sharers| sharers == replicas)
+        replicas.is_multiple_of(self.degrees[degree].expert)
+            && self.degrees[degree]
+                .sharers
+                .is_none_or(|sharers| sharers == replicas)
     }
 
     /// Whether no tensor group of a stage that begins at a device spans nodes, nor a group that exchanges something in every pass and that a node has
     /// the devices for: of experts, of replicas that share out more than states, or of devices that share out a sequence.
     pub(crate) fn groups_fit(&self, start: usize, mode: &StageMode) -> bool {
-        let (tensor, experts) = (self.degrees[mode.degree], self.experts[mode.degree]);
+        let (tensor, experts) = (self.degrees[mode.degree].tensor, self.degrees[mode.degree].expert);
         let fits = |size: usize| {
             let groups = self.devices_of(mode) / size;
             self.links.groups_fit(start, size, groups)
         };
         let fits_if_inside = |size: usize| self.links.node.is_some_and(|node| size > node) || fits(size);
-        let sharers = self.sharers[mode.degree].unwrap_or(1);
+        let sharers = self.degrees[mode.degree].sharers.unwrap_or(1);
         fits(tensor)
             && fits_if_inside(tensor * experts)
             && fits_if_inside(tensor * sharers)
@@ -53,9 +55,9 @@ impl Modes {
         mode: &LayerMode,
         degree: usize,
     ) -> u64 {
-        let own = |bytes: u64| settings.state_bytes.all(bytes) - settings.shared_bytes(bytes);
+        let own = |bytes: u64| self.kept(settings, bytes, degree).own;
         let all = mode.resident_bytes + settings.room.bytes(mode.cache) + own(mode.parameter_bytes);
-        match (mode.experts, self.experts[degree]) {
+        match (mode.experts, self.degrees[degree].expert) {
             (None, _) | (_, 1) => all,
             (Some(experts), degree) => {
                 let bytes = match layer.frozen {
@@ -71,13 +73,13 @@ impl Modes {
     pub(super) fn reduced(&self, settings: &Settings, mode: &LayerMode, degree: usize) -> u64 {
         // A ring all-reduce sends each byte around twice, but for the device's own part.
         let around = 2.0 * (mode.tensor - 1) as f64 / mode.tensor as f64;
-        let experts = self.experts[degree];
+        let experts = self.degrees[degree].expert;
         let link = |level: usize| Link {
             latency_ns: 0,
             ..self.links.link(level)
         };
-        let around = around / self.contexts[degree] as f64;
-        let row = self.row_of[degree];
+        let around = around / self.degrees[degree].context as f64;
+        let row = self.degrees[degree].row;
         let level = self.links.level_of_group(row, mode.tensor);
         let group = self.moving(around * mode.collective_bytes as f64, link(level));
         let routed_bytes = mode.experts.map_or(0, |experts| experts.routed_bytes) as f64;
@@ -90,7 +92,7 @@ impl Modes {
     pub(crate) fn with_load(&self, settings: &Settings, mode: &LayerMode, degree: usize, ticks: u64) -> u64 {
         match mode
             .experts
-            .filter(|_| self.experts[degree] > 1 && settings.expert_load > 1.0)
+            .filter(|_| self.degrees[degree].expert > 1 && settings.expert_load > 1.0)
         {
             None => ticks,
             Some(experts) => at_rate(ticks, 1.0 / (1.0 + (settings.expert_load - 1.0) * experts.share)),
@@ -98,9 +100,9 @@ impl Modes {
     }
 
     /// The rings on which a stage exchanges gradients: the bytes of each on a device, and its members.
-    pub(crate) fn rings(&self, gradients: [u64; 2], mode: &StageMode) -> impl Iterator<Item = (f64, usize)> {
-        let experts = self.experts[mode.degree];
-        let [all, of_experts] = gradients.map(|bytes| bytes as f64);
+    pub(super) fn rings(&self, once: OnceBytes, mode: &StageMode) -> impl Iterator<Item = (f64, usize)> {
+        let experts = self.degrees[mode.degree].expert;
+        let [all, of_experts, _] = once.map(|bytes| bytes as f64);
         [
             (all, self.copies_of_weights(mode)),
             (of_experts / experts as f64, mode.replicas / experts),

@@ -1,6 +1,6 @@
 //! What can be said of all plans at once.
 
-use super::{INSIDE, LEVELS, LayerWays, Modes, Way};
+use super::{INSIDE, LEVELS, LayerWays, Modes, StageMode, Way};
 use crate::model::units::gcd;
 
 impl Modes {
@@ -14,11 +14,12 @@ impl Modes {
         let work = items
             .clone()
             .map(|item| of_degrees(item, &|item| item.layers.iter().map(slowest).sum()));
-        let of = |of: fn(&super::ModalItem) -> u64| items.clone().map(|item| of_degrees(item, &of)).sum();
-        let gradients = [
-            of(|item| item.gradient_bytes),
-            of(|item| item.expert_gradient_bytes),
-        ];
+        let once = [0, 1, 2].map(|of| {
+            let most = items
+                .clone()
+                .map(|item| of_degrees(item, &|item| item.once_bytes[of]));
+            most.sum()
+        });
         let crossing = self.transfers.iter().map(|transfer| {
             let beside = transfer.leaving.iter().chain(&transfer.entering).flatten();
             let most = transfer.ticks.iter().max().unwrap_or(&0) + beside.flatten().max().unwrap_or(&0);
@@ -26,7 +27,7 @@ impl Modes {
         });
         let rings = self
             .kinds()
-            .flat_map(|mode| (0..LEVELS).map(move |level| self.synchronization(gradients, &mode, level)));
+            .flat_map(|mode| (0..LEVELS).map(move |level| self.synchronization(once, &mode, level)));
         let tables = self.copies.iter().map(|copy| {
             let sums = copy.tables.iter().flat_map(|table| table.sum_ticks);
             sums.max().unwrap_or(0)
@@ -37,10 +38,10 @@ impl Modes {
     /// What every plan's period is a multiple of, in ticks: what all times have in common, where replicas divide it and exchange nothing.
     pub fn quantum(&self) -> u64 {
         let items = || self.items.iter().flatten().flatten();
-        let exchanges = items().any(|item| item.gradient_bytes + item.expert_gradient_bytes > 0)
-            && self
-                .kinds()
-                .any(|mode| self.ring(self.copies_of_weights(&mode), INSIDE).is_some());
+        let moves_once = |mode: StageMode| {
+            self.degrees[mode.degree].at_host || self.ring(self.copies_of_weights(&mode), INSIDE).is_some()
+        };
+        let exchanges = items().any(|item| item.once_bytes != [0; 3]) && self.kinds().any(moves_once);
         let layers = items().flat_map(|item| &item.layers);
         let ways = layers.flat_map(|layer| &layer.ways);
         let work = ways.flat_map(|way| [way.forward, way.backward, way.collective]);

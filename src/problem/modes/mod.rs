@@ -4,18 +4,21 @@
 mod context;
 mod copies;
 mod cost;
+mod degrees;
 mod experts;
 mod extremes;
+mod hosts;
 mod links;
 mod recomputation;
 mod region;
 mod sharding;
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 
 pub use self::copies::{ModalCopies, Table};
 pub use self::cost::{ModalStage, ModalStages, Moves};
+pub use self::degrees::Degree;
+pub use self::hosts::OnceBytes;
 pub use self::links::{BETWEEN, ByLevel, INSIDE, LEVELS, Links};
 pub use self::recomputation::{
     Knapsack, Memory, Ways, bytes_of, fastest_within, greedy_within, host_bytes_of, smallest_way,
@@ -35,16 +38,8 @@ pub struct Modes {
     pub devices: usize,
     /// The kinds of these devices, of each as many in a row as there are.
     pub rows: Vec<Row>,
-    /// Degrees of tensor parallelism that stages may have, row by row ascending.
-    pub degrees: Vec<usize>,
-    /// The degree of expert parallelism that goes with each: so many replicas of a stage share out the experts of its layers.
-    pub experts: Vec<usize>,
-    /// The degree of context parallelism that goes with each: so many devices share out the sequence of a micro-batch.
-    pub contexts: Vec<usize>,
-    /// The replicas that go with each, where these exchange something in every micro-batch: a stage of the degree has as many.
-    pub sharers: Vec<Option<usize>>,
-    /// The row of each degree's devices, by position in `rows`.
-    pub row_of: Vec<usize>,
+    /// What stages may be but for their replicas: by row, where states of optimisers lie, context, experts and tensor degree, each ascending.
+    pub degrees: Vec<Degree>,
     /// Whether no stage is on a row before that of the stage ahead of it.
     pub rows_ascend: bool,
     /// Replicas that stages may have, ascending.
@@ -120,10 +115,8 @@ impl Row {
 /// An item at a tensor degree.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ModalItem {
-    /// Bytes of gradients that all replicas exchange.
-    pub gradient_bytes: u64,
-    /// Bytes of gradients of all experts that replicas share out: those exchange them that have the same ones.
-    pub expert_gradient_bytes: u64,
+    /// Bytes that move once an iteration.
+    pub once_bytes: OnceBytes,
     /// Bytes that the replicas of a stage share out among them.
     pub shared_bytes: u64,
     /// Its layers, and the ways to run each: at least one.
@@ -271,8 +264,6 @@ impl Modes {
         let network = &instance.network;
         let rows = Row::all(&instance.cluster, settings);
         let devices = rows.iter().map(|row| row.devices).sum();
-        let layers = network.layers.iter();
-        let listed: BTreeSet<usize> = layers.flat_map(|layer| degrees_of(layer, settings)).collect();
         let most = rows.iter().map(|row| row.devices).max().unwrap_or(0);
         let divides = |d: &usize| match (settings.mode, settings.micro_batches) {
             (Mode::Training, Some(all)) => all % *d as u64 == 0,
@@ -280,32 +271,11 @@ impl Modes {
         };
         let allowed = (1..=most).filter(|&d| settings.replicas.allows(d));
         let replicas: Vec<usize> = allowed.filter(divides).collect();
-        let contexts = context::degrees_of(network, settings, most);
-        let groups = sharding::groups(&experts::degrees_of(network, settings), &replicas, settings);
-        let of_row = |(at, row): (usize, &Row)| {
-            let fits = |(&context, &(expert, sharers)): (&usize, &(usize, Option<usize>))| {
-                let least = context * sharers.unwrap_or(expert);
-                let fit = listed.range(..=row.devices / least);
-                fit.map(move |&degree| ((degree, at), (expert, (context, sharers))))
-            };
-            let all = contexts
-                .iter()
-                .flat_map(|context| groups.iter().map(move |group| (context, group)));
-            all.flat_map(fits).collect::<Vec<_>>()
-        };
-        let all: (Vec<_>, Vec<_>) = rows.iter().enumerate().flat_map(of_row).unzip();
-        let (degrees, row_of) = all.0.into_iter().unzip();
-        let (experts, others): (Vec<_>, Vec<_>) = all.1.into_iter().unzip();
-        let (contexts, sharers) = others.into_iter().unzip();
         let mut modes = Self {
             links: Links::new(&instance.cluster, settings, &rows),
+            degrees: Degree::all(network, settings, (&rows, &replicas)),
             devices,
             rows,
-            degrees,
-            experts,
-            contexts,
-            sharers,
-            row_of,
             rows_ascend: settings.device_order == DeviceOrder::Given,
             replicas,
             items: Arc::default(),
@@ -340,7 +310,7 @@ impl Modes {
 
     /// The row of a degree's devices.
     pub fn row(&self, degree: usize) -> &Row {
-        &self.rows[self.row_of[degree]]
+        &self.rows[self.degrees[degree].row]
     }
 
     /// Whether a stage of a row may lie right behind one of another.
@@ -374,12 +344,12 @@ impl Modes {
 
     /// Devices of a replica of a degree.
     pub fn width(&self, degree: usize) -> usize {
-        self.degrees[degree] * self.contexts[degree]
+        self.degrees[degree].tensor * self.degrees[degree].context
     }
 
     /// Devices that have the same weights in a stage of a mode: as many exchange gradients, and share out what replicas do.
     pub fn copies_of_weights(&self, mode: &StageMode) -> usize {
-        self.contexts[mode.degree] * mode.replicas
+        self.degrees[mode.degree].context * mode.replicas
     }
 
     /// Whether memory limits anything.
@@ -390,12 +360,11 @@ impl Modes {
     /// Whether two modes are alike but for the kind of device.
     pub(crate) fn are_alike(&self, one: &StageMode, other: &StageMode) -> bool {
         let of = |mode: &StageMode| {
-            (
-                self.degrees[mode.degree],
-                self.experts[mode.degree],
-                self.contexts[mode.degree],
-                mode.replicas,
-            )
+            let of_any = Degree {
+                row: 0,
+                ..self.degrees[mode.degree]
+            };
+            (of_any, mode.replicas)
         };
         of(one) == of(other)
     }
@@ -435,10 +404,6 @@ impl Modes {
             |of_degrees: &Vec<Option<ModalItem>>| degrees().map(|at| of_degrees[at].clone()).collect();
         Self {
             degrees: degrees().map(|at| self.degrees[at]).collect(),
-            experts: degrees().map(|at| self.experts[at]).collect(),
-            contexts: degrees().map(|at| self.contexts[at]).collect(),
-            sharers: degrees().map(|at| self.sharers[at]).collect(),
-            row_of: degrees().map(|at| self.row_of[at]).collect(),
             replicas: alike.first().map(|mode| mode.replicas).into_iter().collect(),
             items: Arc::new(self.items.iter().map(of_item).collect()),
             transfers: Arc::new(self.transfers.iter().map(transfer).collect()),
@@ -476,14 +441,15 @@ impl Modes {
             let weights = &layer.modes()[mode];
             if weights
                 .experts
-                .is_some_and(|experts| experts.count % self.experts[degree] > 0)
+                .is_some_and(|experts| experts.count % self.degrees[degree].expert > 0)
             {
                 return None;
             }
             let [all, of_experts] = self.gradients_of(layer, weights, degree);
-            item.gradient_bytes += all;
-            item.expert_gradient_bytes += of_experts;
-            item.shared_bytes += settings.shared_bytes(weights.parameter_bytes);
+            let states = self.states_at_host(settings, layer, weights, degree);
+            let once = [all, of_experts, states];
+            item.once_bytes = [0, 1, 2].map(|of| item.once_bytes[of] + once[of]);
+            item.shared_bytes += self.kept(settings, weights.parameter_bytes, degree).shared;
             item.layers.push(LayerWays {
                 layer: at,
                 block: self.blocks.get(at).copied().flatten(),
@@ -497,7 +463,7 @@ impl Modes {
     /// everything.
     fn ways(&self, layer: &Layer, settings: &Settings, degree: usize) -> Vec<Way> {
         let modes = layer.modes();
-        let tensor = self.degrees[degree];
+        let tensor = self.degrees[degree].tensor;
         let of_degree = |mode: &&LayerMode| mode.tensor == tensor;
         let least = modes
             .iter()
@@ -532,12 +498,15 @@ impl Modes {
         let [gathered, exchanged] = self.exchanged_a_pass((settings, layer), mode, degree);
         let [handed, handed_back] = self.handed_round(mode, (degree, trains));
         let longer = |ticks: u64| self.with_load(settings, mode, degree, ticks);
-        let part = |bytes: u64| bytes.div_ceil(self.contexts[degree] as u64);
+        let part = |bytes: u64| bytes.div_ceil(self.degrees[degree].context as u64);
         let copied = self.copied(row, part(mode.host_bytes));
         Some(Way {
             mode: at,
             recompute: mode.recompute.clone(),
-            forward: longer(at_rate(forward, row.rates[0] * self.contexts[degree] as f64)) + copied,
+            forward: longer(at_rate(
+                forward,
+                row.rates[0] * self.degrees[degree].context as f64,
+            )) + copied,
             backward: if trains {
                 longer(self.backward(degree, backward)) + copied
             } else {
@@ -662,28 +631,18 @@ impl Modes {
                 Size::Bytes(bytes) => moving(bytes),
                 Size::TransferNs(ns) => [ns * self.ticks_per_ns; LEVELS],
             },
-            leaving: self.degrees.iter().map(|&t| of_consumers(t, &leaving)).collect(),
-            entering: self.degrees.iter().map(|&t| of_consumers(t, &entering)).collect(),
+            leaving: self
+                .degrees
+                .iter()
+                .map(|of| of_consumers(of.tensor, &leaving))
+                .collect(),
+            entering: self
+                .degrees
+                .iter()
+                .map(|of| of_consumers(of.tensor, &entering))
+                .collect(),
             consumers,
         }
-    }
-
-    /// What a stage pays for the exchange of its gradients, for one micro-batch, over links of a level.
-    ///
-    /// * `gradients`: bytes of those that all replicas have, and of all experts that they share out.
-    pub fn synchronization(&self, gradients: [u64; 2], mode: &StageMode, level: usize) -> u64 {
-        let rings = self.rings(gradients, mode);
-        rings
-            .map(|(bytes, members)| self.shared_out(self.ring(members, level), bytes))
-            .sum()
-    }
-
-    /// What a stage takes to exchange its gradients, once an iteration, over links of a level, in whole ns.
-    pub fn exchange_ns(&self, gradients: [u64; 2], mode: &StageMode, level: usize) -> u64 {
-        let rings = self.rings(gradients, mode);
-        rings
-            .map(|(bytes, members)| self.once_ns(self.ring(members, level), bytes))
-            .sum()
     }
 
     /// The exchange of gradients among so many replicas over links of a level; `None` where there is none.
@@ -694,10 +653,10 @@ impl Modes {
     }
 
     /// What a ring takes for so many bytes, as far as a micro-batch bears it, in ticks.
-    fn shared_out(&self, ring: Option<Ring>, bytes: f64) -> u64 {
+    fn shared_out(&self, ring: Option<Ring>, bytes: f64) -> f64 {
         match ring {
-            Some(ring) if bytes > 0.0 => (ring.byte_ticks * bytes + ring.start_ticks).ceil() as u64,
-            _ => 0,
+            Some(ring) if bytes > 0.0 => ring.byte_ticks * bytes + ring.start_ticks,
+            _ => 0.0,
         }
     }
 
@@ -768,11 +727,4 @@ fn at_rate(ticks: u64, rate: f64) -> u64 {
         true => ticks,
         false => (ticks as f64 / rate).round() as u64,
     }
-}
-
-/// Degrees of a layer's modes that are asked for.
-fn degrees_of(layer: &Layer, settings: &Settings) -> Vec<usize> {
-    let modes = layer.modes();
-    let degrees = modes.iter().map(|mode| mode.tensor);
-    degrees.filter(|&degree| settings.tensor.allows(degree)).collect()
 }

@@ -30,6 +30,18 @@ impl Memory {
             && host_bytes_of(layers, ways, in_flight) <= self.host_bytes
     }
 
+    /// What is left of it beside so many bytes on the device and at the host; `None` where they are too many.
+    pub fn without(self, bytes: u64, at_host: u64) -> Option<Self> {
+        let beside = |room: u64, taken: u64| match room {
+            u64::MAX => Some(room),
+            _ => room.checked_sub(taken),
+        };
+        Some(Self {
+            bytes: beside(self.bytes, bytes)?,
+            host_bytes: beside(self.host_bytes, at_host)?,
+        })
+    }
+
     /// What a way has at the host, where that is limited.
     fn at_host(self, way: &Way, in_flight: u64) -> u64 {
         match self.host_bytes {

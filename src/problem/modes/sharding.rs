@@ -26,7 +26,7 @@ pub(super) fn groups(
 impl Modes {
     /// Bytes of gradients of a layer in a mode: those of all replicas, and those of all experts that they share out.
     pub(super) fn gradients_of(&self, layer: &Layer, mode: &LayerMode, degree: usize) -> [u64; 2] {
-        let of_experts = match (self.experts[degree], layer.frozen) {
+        let of_experts = match (self.degrees[degree].expert, layer.frozen) {
             (1, _) | (_, true) => 0,
             _ => mode.experts.map_or(0, |experts| experts.parameter_bytes),
         };
@@ -41,10 +41,10 @@ impl Modes {
         mode: &LayerMode,
         degree: usize,
     ) -> [u64; 2] {
-        let Some(replicas) = self.sharers[degree].filter(|_| self.synchronizes) else {
+        let Some(replicas) = self.degrees[degree].sharers.filter(|_| self.synchronizes) else {
             return [0; 2];
         };
-        let experts = self.experts[degree];
+        let experts = self.degrees[degree].expert;
         let [all, of_experts] = self.gradients_of(layer, mode, degree);
         let around = |bytes: f64, members: usize| bytes * (members - 1) as f64 / members as f64;
         let bytes =
@@ -53,7 +53,7 @@ impl Modes {
             latency_ns: 0,
             ..self.links.link(
                 self.links
-                    .level_of_group(self.row_of[degree], mode.tensor * replicas),
+                    .level_of_group(self.degrees[degree].row, mode.tensor * replicas),
             )
         };
         let once = self.moving(bytes, link);
@@ -70,13 +70,13 @@ impl Modes {
         mode: &LayerMode,
         degree: usize,
     ) -> u64 {
-        if self.sharers[degree].is_none_or(|replicas| replicas == 1) || layer.frozen {
+        if self.degrees[degree].sharers.is_none_or(|replicas| replicas == 1) || layer.frozen {
             return 0;
         }
         let whole = settings.gathered_bytes(mode.parameter_bytes);
         let of_experts = mode
             .experts
             .map_or(0, |experts| settings.gathered_bytes(experts.parameter_bytes));
-        whole - of_experts + of_experts.div_ceil(self.experts[degree] as u64)
+        whole - of_experts + of_experts.div_ceil(self.degrees[degree].expert as u64)
     }
 }

@@ -113,7 +113,9 @@ impl Held {
                 &mut self.gradient_bytes,
                 &mut self.optimizer_bytes,
             ];
-            for (at, own) in parts.into_iter().enumerate() {
+            let at_host = stage.mode.as_ref().is_some_and(|mode| mode.optimizer_offload);
+            let on_device = parts.into_iter().take(if at_host { 2 } else { 3 });
+            for (at, own) in on_device.enumerate() {
                 match settings.optimizer_sharding.shares_out()[at] {
                     true => shared_bytes[at] += all[at],
                     false => *own += all[at] - elsewhere[at],

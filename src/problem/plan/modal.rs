@@ -100,12 +100,13 @@ impl Lift<'_> {
             in_flight: trains.then_some(cost.in_flight),
             weight_versions: trains.then_some(1),
             mode: Some(PlanMode {
-                tensor: self.modes.degrees[mode.degree],
-                expert: self.modes.experts[mode.degree],
-                context: self.modes.contexts[mode.degree],
+                tensor: self.modes.degrees[mode.degree].tensor,
+                expert: self.modes.degrees[mode.degree].expert,
+                context: self.modes.degrees[mode.degree].context,
                 replicas: mode.replicas,
                 recomputed: self.recomputed(&all),
-                host_bytes: cost.in_flight * cost.host_bytes,
+                optimizer_offload: self.modes.degrees[mode.degree].at_host,
+                host_bytes: cost.at_host,
             }),
             chunks_ms: Vec::new(),
         }

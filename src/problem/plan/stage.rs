@@ -87,7 +87,11 @@ pub struct PlanMode {
     /// Layers that compute something again in the backward pass, or hand what they keep to the host, by the name of what.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub recomputed: BTreeMap<String, Vec<String>>,
-    /// Bytes that each device has at its host, of all micro-batches in flight: what layers keep that run `offload` or `...+offload` among `recomputed`.
+    /// Whether the state of the optimiser lies at the hosts of the devices.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub optimizer_offload: bool,
+    /// Bytes that each device has at its host: that, and of all micro-batches in flight what layers keep that run `offload` or `...+offload` among
+    /// `recomputed`.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub host_bytes: u64,
 }

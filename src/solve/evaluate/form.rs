@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::model::fault::{Fault, FaultKind, Piece, closest};
 use crate::model::instance::Instance;
+use crate::model::options::OptimizerOffload;
 use crate::model::setting;
 use crate::model::settings::Settings;
 use crate::model::words::words;
@@ -302,6 +303,7 @@ impl Form<'_> {
                 context: 1,
                 replicas: stage.devices.len().max(1),
                 recomputed: BTreeMap::new(),
+                optimizer_offload: self.settings.optimizer_offload == OptimizerOffload::All,
                 host_bytes: 0,
             };
             return Some(stage.mode.clone().unwrap_or_else(plain));

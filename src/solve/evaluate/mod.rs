@@ -163,9 +163,13 @@ fn complete(instance: &Instance, settings: &Settings, plan: &mut Plan, found: &V
             transfers,
             synchronization_ms,
             memory_bytes,
+            host_bytes,
             in_flight,
             weight_versions,
         } = *figures;
+        if let Some(mode) = &mut stage.mode {
+            mode.host_bytes = host_bytes;
+        }
         stage.forward_ms = forward_ms;
         stage.backward_ms = backward_ms;
         stage.weight_ms = weight_ms;

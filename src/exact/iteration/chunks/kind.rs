@@ -21,7 +21,7 @@ pub(in crate::exact) struct ChunkKind<'a> {
     again: Option<Again>,
     /// Whether every layer has one way to run.
     has_one_way: bool,
-    /// What replicas take to exchange the gradients of each item at least, in ns.
+    /// What a chunk takes for each item once an iteration at least, in ns.
     once_ns: Vec<f64>,
 }
 
@@ -81,7 +81,7 @@ impl<'a> ChunkFamily<'a> {
             // The way without gradients of weights is the least of any, and so are both passes together.
             let way_ns = item.forward_ns + least(own, |way| way.passes()[1] - way.weight);
             item.weight_ns = item.work_ns() - way_ns;
-            item.parameter_bytes = own.gradient_bytes;
+            item.parameter_bytes = own.once_bytes[0];
             item.stash_bytes = match self.again {
                 Some(_) => kept_bytes(own),
                 None => least(own, |way| way.stash_bytes),
@@ -90,7 +90,8 @@ impl<'a> ChunkFamily<'a> {
         let items = || modes.items.iter().filter_map(|degrees| degrees[degree].as_ref());
         let layers = items().flat_map(|item| &item.layers);
         let mut ways = layers.map(|layer| layer.ways.len());
-        let once_ns = items().map(|item| self.once_ns([item.gradient_bytes, item.expert_gradient_bytes]));
+        let levels = ring_levels(modes, &mode, true);
+        let once_ns = items().map(|item| modes.least_once_ns(item.once_bytes, &mode, levels.clone()));
         let mut kind = ChunkKind {
             modes,
             mode,
@@ -105,18 +106,6 @@ impl<'a> ChunkFamily<'a> {
         *limit = limit.map(|limit| limit.saturating_add(spare_bytes));
         Some(kind)
     }
-
-    /// What replicas take to exchange such gradients over the fastest links that they may have, without what each message begins with, in ns.
-    fn once_ns(&self, gradients: [u64; 2]) -> f64 {
-        let (modes, mode) = (self.modes, &self.chunks.mode);
-        let least = |(bytes, members): (f64, usize)| {
-            let rings = ring_levels(modes, mode, true).filter_map(|level| modes.ring(members, level));
-            let byte_ticks = rings.map(|ring| ring.byte_ticks).min_by(f64::total_cmp);
-            byte_ticks.unwrap_or(0.0) * bytes
-        };
-        let micro_batches = self.problem.settings.micro_batches.unwrap_or(1);
-        modes.rings(gradients, mode).map(least).sum::<f64>() * micro_batches as f64
-    }
 }
 
 impl ChunkKind<'_> {
@@ -127,35 +116,33 @@ impl ChunkKind<'_> {
                 chosen.layers[layer.layer] = layer.ways[way].mode;
             }
         };
-        // Where a host is limited, chunks are refused.
-        let room = |bytes: u64| Memory {
-            bytes,
-            host_bytes: u64::MAX,
-        };
         if self.has_one_way || self.again.is_some() {
             for items in members {
                 let layers = self.modes.layers_of(items, self.mode.degree)?;
-                note(
-                    &layers,
-                    &self.modes.knapsack.within(&layers, 0, room(u64::MAX))?.ways,
-                );
+                note(&layers, &self.modes.knapsack.within(&layers, 0, ENDLESS)?.ways);
             }
             return Some(());
         }
         for chunks in &self.of.chunks_of {
             // A stash for each micro-batch of its chunk in flight.
             let (mut layers, mut held) = (Vec::new(), Vec::new());
-            let mut room_bytes = self.modes.memory_bytes(self.mode.degree);
+            let mut room = Memory {
+                bytes: self.modes.memory_bytes(self.mode.degree),
+                host_bytes: self.modes.host_memory_bytes(self.mode.degree),
+            };
             for &chunk in chunks {
                 let own = self.modes.layers_of(&members[chunk], self.mode.degree)?;
                 let shared_bytes = self.modes.shared_bytes(&members[chunk], &self.mode)?;
-                room_bytes = room_bytes.checked_sub(shared_bytes)?;
+                let once = self
+                    .modes
+                    .once_bytes_of_chunk(&members[chunk], self.mode.degree)?;
+                room = room.without(shared_bytes, self.modes.at_host_of_device(once, &self.mode))?;
                 let in_flight = self.of.most_of_chunk(chunk);
                 held.extend(own.iter().map(|layer| with_stashes(layer, in_flight)));
                 layers.extend(own);
             }
             let held: Vec<&LayerWays> = held.iter().collect();
-            let ways = match fastest_within(&held, 1, room(room_bytes)) {
+            let ways = match fastest_within(&held, 1, room) {
                 Some(ways) => ways.ways,
                 // All counts are not reached at once, perhaps.
                 None => held.iter().map(|layer| smallest_way(layer, 1)).collect(),
@@ -218,7 +205,7 @@ impl ChunkOptions for ChunkKind<'_> {
     }
 
     fn is_complete(&self) -> bool {
-        self.has_one_way || self.again.is_some()
+        (self.has_one_way || self.again.is_some()) && !self.modes.may_fill_host(self.mode.degree)
     }
 
     fn plan(&self, assignment: Assignment) -> Option<Allocation> {
@@ -247,9 +234,18 @@ impl ChunkOptions for ChunkKind<'_> {
     }
 }
 
+/// Where nothing is asked of memory.
+const ENDLESS: Memory = Memory {
+    bytes: u64::MAX,
+    host_bytes: u64::MAX,
+};
+
 /// A layer whose every way holds the stashes of so many micro-batches as one.
 fn with_stashes(layer: &LayerWays, in_flight: u64) -> LayerWays {
     let mut layer = layer.clone();
-    layer.ways.iter_mut().for_each(|way| way.stash_bytes *= in_flight);
+    for way in &mut layer.ways {
+        way.stash_bytes *= in_flight;
+        way.host_bytes *= in_flight;
+    }
     layer
 }

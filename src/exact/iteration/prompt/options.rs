@@ -208,7 +208,7 @@ impl<'a> Options<'a> {
                 all.extend(stage.map(|(own_ns, ends)| Stage {
                     to: after,
                     option: degree,
-                    row: modes.row_of[degree],
+                    row: modes.degrees[degree].row,
                     devices: modes.width(degree),
                     own_ns,
                     ends: ends.map(Box::new),

@@ -1,0 +1,68 @@
+//! What stages may be but for their replicas.
+
+use std::collections::BTreeSet;
+
+use super::{Row, context, experts, sharding};
+use crate::model::network::{Layer, Network};
+use crate::model::settings::Settings;
+
+/// What a stage may be but for its replicas, which are as many times the devices of one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Degree {
+    /// The degree of tensor parallelism.
+    pub tensor: usize,
+    /// The degree of expert parallelism: so many replicas share out the experts of the layers.
+    pub expert: usize,
+    /// The degree of context parallelism: so many devices share out the sequence of a micro-batch.
+    pub context: usize,
+    /// The replicas that go with it, where these exchange something in every micro-batch.
+    pub sharers: Option<usize>,
+    /// Whether states of optimisers lie at hosts.
+    pub at_host: bool,
+    /// The row of its devices, by position in [`Modes::rows`].
+    pub row: usize,
+}
+
+impl Degree {
+    /// All that devices of a row are enough for.
+    pub(super) fn all(
+        network: &Network,
+        settings: &Settings,
+        (rows, replicas): (&[Row], &[usize]),
+    ) -> Vec<Self> {
+        let layers = network.layers.iter();
+        let listed: BTreeSet<usize> = layers.flat_map(|layer| degrees_of(layer, settings)).collect();
+        let most = rows.iter().map(|row| row.devices).max().unwrap_or(0);
+        let groups = sharding::groups(&experts::degrees_of(network, settings), replicas, settings);
+        let contexts = context::degrees_of(network, settings, most);
+        let mut all = Vec::new();
+        for (at, row) in rows.iter().enumerate() {
+            let places = settings.optimizer_offload.places().iter();
+            for &at_host in places.filter(|&&at_host| row.host.is_some() || !at_host) {
+                let both = contexts
+                    .iter()
+                    .flat_map(|context| groups.iter().map(move |group| (*context, *group)));
+                for (context, (expert, sharers)) in both {
+                    let least = context * sharers.unwrap_or(expert);
+                    let fit = listed.range(..=row.devices / least);
+                    all.extend(fit.map(|&tensor| Self {
+                        tensor,
+                        expert,
+                        context,
+                        sharers,
+                        at_host,
+                        row: at,
+                    }));
+                }
+            }
+        }
+        all
+    }
+}
+
+/// Degrees of a layer's modes that are asked for.
+fn degrees_of(layer: &Layer, settings: &Settings) -> Vec<usize> {
+    let modes = layer.modes();
+    let degrees = modes.iter().map(|mode| mode.tensor);
+    degrees.filter(|&degree| settings.tensor.allows(degree)).collect()
+}

@@ -122,8 +122,8 @@ impl Kinds<'_> {
         ns.min().unwrap_or(0) + self.modes.least_sums_ns(members, mode.degree)
     }
 
-    /// The work of a stage with so many replicas behind it, in ns; `None` where it has no memory then.
-    fn works_ns(&self, stage: &StageOf, behind: usize) -> Option<[u64; 2]> {
+    /// The least forward, backward and whole work of a stage with so many replicas behind it, in ns; `None` where it has no memory then.
+    fn works_ns(&self, stage: &StageOf, behind: usize) -> Option<([u64; 2], u64)> {
         let (modes, mode) = (self.modes, stage.mode);
         let in_flight = modes.flight.of(mode.replicas, behind);
         let ways = modes.knapsack.within(&stage.layers, in_flight, stage.room)?;
@@ -133,7 +133,7 @@ impl Kinds<'_> {
             true => ways.time - forward_ns,
             false => backward_ns,
         };
-        Some([forward_ns, backward_ns])
+        Some(([forward_ns, backward_ns], ways.time))
     }
 
     /// Adds the ways to run these items in one of the modes.
@@ -146,8 +146,9 @@ impl Kinds<'_> {
             return;
         };
         let stage = StageOf { mode, layers, room };
-        let option = |works_ns, most_left| StageOption {
+        let option = |(works_ns, work_ns), most_left| StageOption {
             works_ns,
+            work_ns,
             most_left,
             units: (self.modes.devices_of(mode) / self.unit) as u32,
             // The pipeline's micro-batches are those of a replica where all are alike.

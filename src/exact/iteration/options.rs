@@ -6,8 +6,10 @@ use crate::problem::{Assignment, Problem};
 /// A way to run the items of a stage.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct StageOption {
-    /// Forward and backward work, without transfers, in ns.
+    /// Forward and backward work, without transfers, in ns, each at least.
     pub works_ns: [u64; 2],
+    /// Both together at least: more than their sum, where what takes least in one pass takes more in the other.
+    pub work_ns: u64,
     /// How many units of devices may be left for the stage and those behind it at most, for its memory.
     pub most_left: u32,
     /// Units of devices that the stage takes.
@@ -67,8 +69,10 @@ impl StageOptions for Alike<'_> {
     fn options(&self, members: &[usize]) -> Vec<StageOption> {
         let items = members.iter().map(|&item| &self.0.items[item]);
         let works = items.map(|item| [item.forward_ns, item.backward_ns]);
+        let works_ns = works.fold([0, 0], |sum, work| [sum[0] + work[0], sum[1] + work[1]]);
         let option = |most_left| StageOption {
-            works_ns: works.fold([0, 0], |sum, work| [sum[0] + work[0], sum[1] + work[1]]),
+            works_ns,
+            work_ns: works_ns.iter().sum(),
             most_left,
             units: 1,
             replicas: 1,

@@ -21,8 +21,10 @@ pub(super) struct Stage {
     pub to: u32,
     /// How it is run.
     pub way: StageOption,
-    /// Forward and backward time of its worker, in ns.
+    /// Forward and backward time of its worker, in ns, each at least.
     pub times: [u64; 2],
+    /// Both together at least.
+    load_ns: u64,
     /// Time that a micro-batch spends in it and on its way to and from the next stage at least, in ns.
     pub latency_ns: u64,
     /// Time until its link out has sent all but the last gradient, from the arrival of the first micro-batch on, in ns; 0 without links.
@@ -204,7 +206,7 @@ impl Relaxation {
         }
         let behind = left.checked_sub(way.units as usize)?;
         let [forward_ns, backward_ns] = stage.times;
-        let load_ns = forward_ns + backward_ns;
+        let load_ns = stage.load_ns;
         let micro_batches = self.share_of(way);
         let (rest_ns, others) = (self.rest_ns(stage.to as usize, behind), micro_batches - 1);
         if rest_ns == u64::MAX {
@@ -262,7 +264,7 @@ impl Relaxation {
                 delays[to].take_before(&cost);
                 let stages = ways.iter().map(|way| self.stage(to, way, &cost));
                 let stages =
-                    stages.filter(|stage| may_take(from, stage.load_ns(), self.share_of(&stage.way)));
+                    stages.filter(|stage| may_take(from, stage.load_ns, self.share_of(&stage.way)));
                 let stages: Vec<Stage> = stages.collect();
                 count += stages.len();
                 self.stages[from].extend(stages);
@@ -280,6 +282,7 @@ impl Relaxation {
             forward_ns + cost.forward.communication_ns,
             backward_ns + cost.backward.communication_ns,
         ];
+        let load_ns = way.work_ns + cost.forward.communication_ns + cost.backward.communication_ns;
         let sent_ns = cost.forward.link_out_ns + cost.backward.link_out_ns;
         let sending_ns = match sent_ns {
             0 => 0,
@@ -297,7 +300,8 @@ impl Relaxation {
             to: to as u32,
             way: *way,
             times,
-            latency_ns: times[0] + times[1] + on_the_way_ns,
+            load_ns,
+            latency_ns: load_ns + on_the_way_ns,
             sending_ns,
         }
     }
@@ -311,7 +315,7 @@ impl Relaxation {
         for _ in 0..most {
             let of = |from: usize| {
                 let stages = self.stages[from].iter();
-                let periods = stages.map(|stage| stage.load_ns().max(least[stage.to as usize]));
+                let periods = stages.map(|stage| stage.load_ns.max(least[stage.to as usize]));
                 periods.min().unwrap_or(u64::MAX)
             };
             least = (0..count).map(of).collect();
@@ -328,7 +332,7 @@ impl Relaxation {
         let count = self.ideals.sets.len();
         let mut last = vec![Least::NONE; count];
         // The last stage may wait between its passes, too, and have more in flight for that.
-        let waits = |stage: &Stage| stage.to as usize == count - 1 && stage.latency_ns > stage.load_ns();
+        let waits = |stage: &Stage| stage.to as usize == count - 1 && stage.latency_ns > stage.load_ns;
         let waits = self.hiding.is_some() && self.stages.iter().flatten().any(waits);
         last[count - 1] = Least {
             own_ns: 0,
@@ -389,12 +393,12 @@ impl Relaxation {
 
     fn may_have_more(&self, stage: &Stage) -> bool {
         let hiding = self.hiding.as_ref();
-        hiding.is_some_and(|hiding| hiding.may_have_more(stage.load_ns(), stage.to as usize))
+        hiding.is_some_and(|hiding| hiding.may_have_more(stage.load_ns, stage.to as usize))
     }
 
     fn may_be_behind(&self, from: usize, stage: &Stage) -> bool {
         let hiding = self.hiding.as_ref();
-        hiding.is_some_and(|hiding| hiding.may_be_behind(stage.load_ns(), [from, stage.to as usize]))
+        hiding.is_some_and(|hiding| hiding.may_be_behind(stage.load_ns, [from, stage.to as usize]))
     }
 
     /// The first stages of a plan and a next one, of so many that are left, and the bound of plans that begin with these; `None` where there
@@ -427,12 +431,5 @@ impl Relaxation {
         let own_ns = first.own_ns.max(behind_ns(next.own_ns.min(next.long_ns)));
         let bound_ns = own_ns.min(first.more_ns.max(behind_ns(exceeded_ns)));
         (bound_ns < u64::MAX).then(|| (first, bound_ns.saturating_add(once_ns)))
-    }
-}
-
-impl Stage {
-    /// Time of its worker for a micro-batch, in ns.
-    fn load_ns(&self) -> u64 {
-        self.times.iter().sum()
     }
 }

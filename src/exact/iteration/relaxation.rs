@@ -43,6 +43,9 @@ pub(super) struct Relaxation {
     least: Vec<Vec<Least>>,
     /// For so many units left, what a micro-batch spends behind each ideal at least, in ns; `u64::MAX` where no plan goes on so.
     passages: Vec<Vec<u64>>,
+    /// For so many units left, when the last stage behind each ideal has done at least what it does once, from when the first micro-batch gets there, in
+    /// ns; `u64::MAX` where no plan goes on so.
+    ends: Vec<Vec<u64>>,
     micro_batches: u64,
     /// How many forward passes of a stage surely lie behind its first backward pass.
     late: Late,
@@ -105,6 +108,9 @@ pub(super) struct First {
     more_ns: u64,
     /// What the first of them does when all is done.
     pub once_ns: u64,
+    /// When the first micro-batch has passed them forwards, and when the last of them has done what it does once, at least.
+    passed_ns: u64,
+    end_ns: u64,
     /// Whether the last of them may have more in flight while no stage behind it has.
     may_have_more: bool,
 }
@@ -147,6 +153,7 @@ impl Relaxation {
             ideals,
             least: Vec::new(),
             passages: Vec::new(),
+            ends: Vec::new(),
             micro_batches: settings.run_micro_batches(),
             late: match (settings.mode.trains(), settings.schedule.is_all_forward_first()) {
                 (true, false) => Late::BeyondLead,
@@ -184,7 +191,7 @@ impl Relaxation {
 
     /// The least bound of all plans of so many units, in ns.
     pub(super) fn least_ns(&self, count: usize) -> u64 {
-        self.least[count][0].ns()
+        self.least[count][0].ns().max(self.ends[count][0])
     }
 
     /// What a micro-batch spends behind an ideal at least, there and back, with so many units left, in ns; `u64::MAX` where no plan goes on so.
@@ -263,8 +270,7 @@ impl Relaxation {
                 delays[from].take_behind(&cost);
                 delays[to].take_before(&cost);
                 let stages = ways.iter().map(|way| self.stage(to, way, &cost));
-                let stages =
-                    stages.filter(|stage| may_take(from, stage.load_ns, self.share_of(&stage.way)));
+                let stages = stages.filter(|stage| may_take(from, stage.load_ns, self.share_of(&stage.way)));
                 let stages: Vec<Stage> = stages.collect();
                 count += stages.len();
                 self.stages[from].extend(stages);
@@ -342,9 +348,12 @@ impl Relaxation {
         self.least = vec![last];
         self.passages = vec![vec![u64::MAX; count]];
         self.passages[0][count - 1] = 0;
+        self.ends.clone_from(&self.passages);
         for left in 1..=most {
             let passages = (0..count).map(|from| self.passage_ns(from, left)).collect();
             self.passages.push(passages);
+            let ends = (0..count).map(|from| self.last_end_ns(from, left)).collect();
+            self.ends.push(ends);
             let of = |from: usize| {
                 let stages = self.stages[from].iter();
                 let bounds = stages.filter_map(|stage| self.through(from, stage, left));
@@ -368,6 +377,23 @@ impl Relaxation {
             .filter_map(passage)
             .min()
             .unwrap_or(u64::MAX)
+    }
+
+    /// When the last stage behind an ideal has done at least what it does once, with so many units left, of which rows of fewer are known.
+    fn last_end_ns(&self, from: usize, left: usize) -> u64 {
+        let last_end = |stage: &Stage| {
+            let behind = left.checked_sub(stage.way.units as usize)?;
+            let fits = left <= stage.way.most_left as usize;
+            let others_ns = self.ends[behind][stage.to as usize].saturating_add(stage.times[0]);
+            fits.then(|| self.end_ns(stage).max(others_ns))
+        };
+        let ends = self.stages[from].iter().filter_map(last_end);
+        ends.min().unwrap_or(u64::MAX)
+    }
+
+    /// When a stage has done what it does once, from when the first micro-batch gets to it: work for all of a replica's lies before.
+    fn end_ns(&self, stage: &Stage) -> u64 {
+        self.share_of(&stage.way) * stage.load_ns + stage.way.once_ns
     }
 
     /// The least bounds of plans whose next stage, of so many, is this one.
@@ -420,9 +446,13 @@ impl Relaxation {
             latency_ns: first.latency_ns + stage.latency_ns,
             own_ns: before_ns.max(first.latency_ns + own_ns),
             more_ns: first.more_ns.max(first.latency_ns + more_ns),
+            passed_ns: first.passed_ns + stage.times[0],
+            end_ns: first.end_ns.max(first.passed_ns + self.end_ns(stage)),
             may_have_more: self.may_have_more(stage),
         };
-        let next = self.least[left.checked_sub(stage.way.units as usize)?][stage.to as usize];
+        let behind = left.checked_sub(stage.way.units as usize)?;
+        let next = self.least[behind][stage.to as usize];
+        let ends_ns = self.ends[behind][stage.to as usize].saturating_add(first.passed_ns);
         let exceeded_ns = match first.may_have_more {
             true => next.long_ns.min(next.more_ns),
             false => next.more_ns,
@@ -430,6 +460,7 @@ impl Relaxation {
         let behind_ns = |ns: u64| ns.saturating_add(first.latency_ns);
         let own_ns = first.own_ns.max(behind_ns(next.own_ns.min(next.long_ns)));
         let bound_ns = own_ns.min(first.more_ns.max(behind_ns(exceeded_ns)));
-        (bound_ns < u64::MAX).then(|| (first, bound_ns.saturating_add(once_ns)))
+        let bound_ns = bound_ns.saturating_add(once_ns).max(ends_ns).max(first.end_ns);
+        (bound_ns < u64::MAX).then_some((first, bound_ns))
     }
 }

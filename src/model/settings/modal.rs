@@ -62,9 +62,11 @@ impl Asked {
             || (needs_modes && !share)
             || are_only_in_modes(instance);
         let as_target = modal && options.target.is_some();
+        // A device has one degree for all its chunks, and all devices the same.
+        let has_chunks = !asked.rounds.is_one() && !degrees.into_iter().all(Degrees::is_one);
         Self {
             modal,
-            uniform: options.uniform.unwrap_or(false) || as_target,
+            uniform: options.uniform.unwrap_or(has_chunks) || as_target,
             ..asked
         }
     }

@@ -2,7 +2,7 @@
 
 use super::Settings;
 use crate::model::fault::{Fault, FaultKind};
-use crate::model::options::{Cuts, Degrees, Objective, PipelineOptions, Schedule, Synchronization};
+use crate::model::options::{Cuts, Degrees, Objective, PipelineOptions, Schedule};
 use crate::model::schedule::Order;
 use crate::model::schedule::in_flight;
 use crate::model::schedule::rules::{Rule, Shape};
@@ -182,12 +182,6 @@ impl Settings {
             "devices that differ or work as groups, resources, or workers that run both phases at once"
                 .into(),
             "one kind of device without resource types, each alone and `sequential`".into(),
-        );
-        refuse(
-            self.synchronization == Synchronization::Ring && !self.modal,
-            setting::SYNCHRONIZATION,
-            "`ring`".into(),
-            "`none`, as every device is alone".into(),
         );
         refuse(
             self.cuts == Cuts::Separate,

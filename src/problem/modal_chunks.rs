@@ -57,10 +57,7 @@ impl ModalChunks {
         if !settings.may_have_virtual_stages() {
             return all;
         }
-        let most_chunks = match modes.blocks_held() {
-            0 => modes.items.len(),
-            blocks => blocks,
-        };
+        let most_chunks = modes.most_parts();
         for mode in modes.kinds() {
             let row = settings.stages.min(modes.most_of(&mode));
             let is_short = settings.all_stages && row < settings.stages;

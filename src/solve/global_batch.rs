@@ -24,7 +24,7 @@ use crate::model::spec::{GivenCluster, InstanceSpec};
 use crate::model::units::NS_PER_MS;
 use crate::model::words::words;
 use crate::problem::control::{Control, Progress};
-use crate::problem::plan::{Plan, Status, StoppedBy};
+use crate::problem::plan::{Plan, PlanMode, Status, StoppedBy};
 use crate::solve::error::Error;
 use crate::solve::methods::Method;
 use crate::solve::posed::Posed;
@@ -110,6 +110,19 @@ impl Choice {
             Self::MicroBatch => "size of micro-batches",
         }
     }
+
+    /// What a plan takes of it, on its first stage.
+    fn of(self, plan: &Plan, micro_batch: u32) -> usize {
+        let mode = plan.stages.first().and_then(|stage| stage.mode.as_ref());
+        let degree = |of: fn(&PlanMode) -> usize| mode.map_or(1, of);
+        match self {
+            Self::Tensor => degree(|mode| mode.tensor),
+            Self::Replicas => degree(|mode| mode.replicas),
+            Self::Expert => degree(|mode| mode.expert),
+            Self::VirtualStages => plan.virtual_stages().unwrap_or(1),
+            Self::MicroBatch => micro_batch as usize,
+        }
+    }
 }
 
 /// What was found.
@@ -174,7 +187,8 @@ pub fn search(path: &Path, question: &Question, control: &Control, show: Show) -
     };
     search.look_at_sizes(path)?;
     search.close()?;
-    let otherwise = search.otherwise()?;
+    let mut otherwise = search.otherwise()?;
+    search.take_better(&mut otherwise);
     let bounds = search.sizes.iter().filter_map(|size| size.plan.bound_ms);
     Ok(Answer {
         bound_ms: bounds.min_by(f64::total_cmp),
@@ -480,6 +494,53 @@ impl Search<'_> {
         let key = |other: &Otherwise| other.plan.objective_ms.unwrap_or(f64::INFINITY);
         found.sort_by(|one, other| key(one).total_cmp(&key(other)));
         Ok(found)
+    }
+}
+
+impl Search<'_> {
+    /// Where there was no time to find the best plan, one in which a choice is another may take less: then it is the best, and the one before
+    /// is what another choice takes.
+    fn take_better(&mut self, otherwise: &mut Vec<Otherwise>) {
+        let Some((best, best_ms)) = self.best.zip(self.best_ms()) else {
+            return;
+        };
+        // None takes less than what is proved; a fault of ours would be seen.
+        let least_ms = self.sizes[best].plan.bound_ms.unwrap_or(f64::INFINITY);
+        let is_better = |other: &&mut Otherwise| {
+            let found = other.plan.objective_ms;
+            found.is_some_and(|ms| (least_ms..best_ms).contains(&ms))
+        };
+        let Some(first) = otherwise.first_mut().filter(is_better) else {
+            return;
+        };
+        let of_size = |size: &OfSize| size.micro_batch == first.micro_batch;
+        let Some(at) = self.sizes.iter().position(of_size) else {
+            return;
+        };
+        let before = &self.sizes[best];
+        let micro_batch = std::mem::replace(&mut first.micro_batch, before.micro_batch);
+        let plan = std::mem::replace(&mut first.plan, before.plan.clone());
+        let own = &mut self.sizes[at].plan;
+        own.learn(Plan {
+            // It says which number of chunks it took; the degrees that it might have had are those of all.
+            problem: PipelineOptions {
+                tensor: own.problem.tensor.clone(),
+                replicas: own.problem.replicas.clone(),
+                expert: own.problem.expert.clone(),
+                ..plan.problem.clone()
+            },
+            status: Status::Feasible,
+            stopped_by: own.stopped_by,
+            // What is proved of plans with another choice says nothing of all.
+            bound_ms: Some(0.0),
+            ..plan
+        });
+        self.best = Some(at);
+        let now = &self.sizes[at].plan;
+        otherwise.retain(|other| {
+            let own = other.choice.of(&other.plan, other.micro_batch);
+            other.plan.stages.is_empty() || own != other.choice.of(now, micro_batch)
+        });
     }
 }
 

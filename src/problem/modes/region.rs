@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Chosen, Knapsack, LayerWays, Modes};
+use super::{Chosen, Knapsack, LayerWays, ModalItem, Modes};
 use crate::model::options::Recomputation;
 use crate::model::recompute::{FULL, NONE};
 use crate::problem::modes::recomputation::{Memory, Ways};
@@ -48,6 +48,15 @@ impl Modes {
     /// Blocks that items hold; 0 where the network is no stack of these.
     pub(crate) fn blocks_held(&self) -> usize {
         self.blocks_held
+    }
+
+    /// How many chunks can hold something: a block each, or an item beside them, such as an embedding.
+    pub(crate) fn most_parts(&self) -> usize {
+        let is_beside = |of_degrees: &&Vec<Option<ModalItem>>| {
+            let item = of_degrees.iter().flatten().next();
+            item.is_some_and(|item| item.layers.iter().all(|layer| layer.block.is_none()))
+        };
+        self.blocks_held + self.items.iter().filter(is_beside).count()
     }
 
     /// How many of the blocks of these ranks, layer by layer, hold a layer of some item.

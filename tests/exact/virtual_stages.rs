@@ -515,6 +515,9 @@ fn a_plan_lists_all_chunks_and_changes_are_found() {
 #[test]
 fn what_does_not_go_with_virtual_stages_is_refused_by_name() {
     let instance = three_layers();
+    // A lone device exchanges nothing, with several chunks as with one.
+    let ring = toml::from_str("virtual_stages=2\nsynchronization='ring'").expect("options");
+    assert!(Settings::resolve(&instance, &ring).is_ok());
     let refused = |at: &str, text: &str| {
         let toml: String = text
             .split_whitespace()
@@ -558,7 +561,6 @@ fn what_does_not_go_with_virtual_stages_is_refused_by_name() {
     refused("cuts", "virtual_stages=2 cuts='separate'");
     refused("device_kinds", "virtual_stages=2 worker='concurrent'");
     refused("device_kinds", "virtual_stages=2 groups='assign'");
-    refused("synchronization", "virtual_stages=2 synchronization='ring'");
     refused(
         "objective",
         "virtual_stages=2 replicas=2 micro_batches=4 objective='period'",

@@ -571,7 +571,7 @@ fn what_does_not_go_with_virtual_stages_is_refused_by_name() {
     );
     refused("virtual_stages", "virtual_stages='1,1001' replicas=2");
     for (at, more) in [
-        ("uniform", "tensor='choose'"),
+        ("uniform", "tensor='choose' uniform=false"),
         ("schedule", "replicas=2 schedule='1f1b'"),
     ] {
         let text = format!("virtual_stages='1,2' objective='iteration' micro_batches=4 {more}");

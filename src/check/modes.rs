@@ -6,7 +6,7 @@ use super::virtual_stages::Held;
 use super::{Checker, Figures, Violation, shards};
 use crate::model::cluster::{Link, Resource};
 use crate::model::network::{LayerMode, Size};
-use crate::model::options::{DeviceOrder, Mode, Objective, OptimizerOffload, Schedule, Synchronization};
+use crate::model::options::{DeviceOrder, Mode, Objective, Schedule, Synchronization};
 use crate::model::settings::Settings;
 use crate::model::units::NS_PER_MS;
 use crate::problem::plan::{Moved, Plan, PlanMode, PlanRun, PlanStage, Transfers};
@@ -345,12 +345,7 @@ impl Checker<'_> {
                 "a divisor of the micro-batches".to_owned(),
             ),
         ];
-        let allowed = match settings.optimizer_offload {
-            OptimizerOffload::None => !offloads,
-            OptimizerOffload::All => offloads,
-            OptimizerOffload::Choose => true,
-        };
-        if !allowed {
+        if !settings.optimizer_offload.places().contains(&offloads) {
             let expected = format!("what `{}` allows", settings.optimizer_offload);
             self.wrong(
                 format!("stages[{k}].mode.optimizer_offload"),

@@ -495,9 +495,7 @@ impl Search<'_> {
         found.sort_by(|one, other| key(one).total_cmp(&key(other)));
         Ok(found)
     }
-}
 
-impl Search<'_> {
     /// Where there was no time to find the best plan, one in which a choice is another may take less: then it is the best, and the one before
     /// is what another choice takes.
     fn take_better(&mut self, otherwise: &mut Vec<Otherwise>) {

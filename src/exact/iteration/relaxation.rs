@@ -366,28 +366,27 @@ impl Relaxation {
 
     /// What a micro-batch spends behind an ideal at least, with so many units left, of which rows of fewer are known.
     fn passage_ns(&self, from: usize, left: usize) -> u64 {
-        let passage = |stage: &Stage| {
-            let behind = left.checked_sub(stage.way.units as usize)?;
-            let fits = left <= stage.way.most_left as usize;
+        let passages = self.next_stages(from, left).map(|(stage, behind)| {
             let rest_ns = self.passages[behind][stage.to as usize];
-            fits.then(|| stage.latency_ns.saturating_add(rest_ns))
-        };
-        self.stages[from]
-            .iter()
-            .filter_map(passage)
-            .min()
-            .unwrap_or(u64::MAX)
+            stage.latency_ns.saturating_add(rest_ns)
+        });
+        passages.min().unwrap_or(u64::MAX)
+    }
+
+    /// The stages that may come next with so many units left, each with how many are left behind it.
+    fn next_stages(&self, from: usize, left: usize) -> impl Iterator<Item = (&Stage, usize)> {
+        self.stages[from].iter().filter_map(move |stage| {
+            let behind = left.checked_sub(stage.way.units as usize)?;
+            (left <= stage.way.most_left as usize).then_some((stage, behind))
+        })
     }
 
     /// When the last stage behind an ideal has done at least what it does once, with so many units left, of which rows of fewer are known.
     fn last_end_ns(&self, from: usize, left: usize) -> u64 {
-        let last_end = |stage: &Stage| {
-            let behind = left.checked_sub(stage.way.units as usize)?;
-            let fits = left <= stage.way.most_left as usize;
+        let ends = self.next_stages(from, left).map(|(stage, behind)| {
             let others_ns = self.ends[behind][stage.to as usize].saturating_add(stage.times[0]);
-            fits.then(|| self.end_ns(stage).max(others_ns))
-        };
-        let ends = self.stages[from].iter().filter_map(last_end);
+            self.end_ns(stage).max(others_ns)
+        });
         ends.min().unwrap_or(u64::MAX)
     }
 

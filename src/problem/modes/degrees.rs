@@ -19,7 +19,7 @@ pub struct Degree {
     pub sharers: Option<usize>,
     /// Whether states of optimisers lie at hosts.
     pub at_host: bool,
-    /// The row of its devices, by position in [`Modes::rows`].
+    /// The row of its devices, by position in [`Modes::rows`](super::Modes::rows).
     pub row: usize,
 }
 

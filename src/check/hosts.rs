@@ -12,7 +12,7 @@ impl Sum {
     /// Bytes of states that the host of a device holds, with its part of what replicas share out, rounded up or as it is.
     pub(super) fn states_of_device(&self, placed: &Placed) -> (u128, f64) {
         let [own, together] = self.states_at_host;
-        let copies = (placed.replicas * placed.context) as u128;
+        let copies = placed.copies() as u128;
         (
             own + together.div_ceil(copies),
             own as f64 + together as f64 / copies as f64,

@@ -24,7 +24,7 @@ pub(super) struct Placed {
     pub tensor: usize,
     /// Tensor groups.
     pub replicas: usize,
-    /// Of these, how many share out the experts of a layer.
+    /// How many devices with the same other weights share out the experts of a layer.
     pub expert: usize,
     /// How many groups of a replica share out a sequence.
     pub context: usize,
@@ -37,6 +37,11 @@ pub(super) struct Placed {
 }
 
 impl Placed {
+    /// Devices with the same weights, but for experts.
+    pub(super) fn copies(&self) -> usize {
+        self.replicas * self.context
+    }
+
     /// Of so many bytes of activations, those that a device has.
     pub(super) fn part(&self, bytes: u64) -> u128 {
         u128::from(bytes).div_ceil(self.context as u128)
@@ -80,10 +85,7 @@ impl Sum {
 
     /// What a device holds for good, with its part of what replicas share out.
     fn base_bytes(&self, placed: &Placed) -> u128 {
-        self.held_bytes
-            + self
-                .shared_bytes
-                .div_ceil((placed.replicas * placed.context) as u128)
+        self.held_bytes + self.shared_bytes.div_ceil(placed.copies() as u128)
     }
 
     /// Adds a tensor that moves in a pass, and its gradient that moves the other way in the next.
@@ -210,12 +212,12 @@ impl Checker<'_> {
                 );
                 return None;
             }
-            if expert == 0 || !replicas.is_multiple_of(expert) {
-                let found = format!("{expert} for {replicas} replicas");
+            let copies = replicas * context;
+            if expert == 0 || !copies.is_multiple_of(expert) {
                 self.wrong(
                     format!("stages[{k}].mode.expert"),
-                    found,
-                    "a divisor of the replicas",
+                    format!("{expert} for {copies} devices with the same weights"),
+                    "a divisor of them",
                 );
                 return None;
             }
@@ -569,7 +571,9 @@ impl Checker<'_> {
             // Of the tokens' vectors all but one in so many go to other devices.
             let routed_ns = |mode: &LayerMode| {
                 let bytes = mode.experts.map_or(0, |own| own.routed_bytes) as f64;
-                self.counted_ns(load * bytes * (1.0 - 1.0 / expert) / link.bandwidth_bytes_per_s * 1e9)
+                self.counted_ns(
+                    load * bytes * (1.0 - 1.0 / expert) / context / link.bandwidth_bytes_per_s * 1e9,
+                )
             };
             let moved_ns = |mode: &LayerMode| group_ns(mode.collective_bytes) + routed_ns(mode);
             let [there_ns, back_ns] = self.exchanged_ns(at, mode, &placed[k]);
@@ -761,23 +765,22 @@ impl Checker<'_> {
         self.counted_ns(own_ns) + self.counted_ns(beside_ns)
     }
 
-    /// The exchange of a stage's gradients, once an iteration, in ns.
-    fn ring_ns(&self, placed: &Placed, replicas: usize, gradient_bytes: f64) -> f64 {
+    /// The exchange of a stage's gradients among so many devices, once an iteration, in ns.
+    fn ring_ns(&self, placed: &Placed, members: usize, gradient_bytes: f64) -> f64 {
         let settings = self.settings;
         let is_free = settings.synchronization == Synchronization::None
             || !settings.mode.trains()
             || !settings.communication.takes_time()
-            || replicas < 2
+            || members < 2
             || gradient_bytes == 0.0;
         if is_free {
             return 0.0;
         }
         let [first, behind] = placed.devices;
         let link = self.link_between(first, behind - 1);
-        let replicas = replicas as f64;
-        let message_ns =
-            gradient_bytes / replicas / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64;
-        shards::rounds(settings) * (replicas - 1.0) * message_ns
+        let members = members as f64;
+        let message_ns = gradient_bytes / members / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64;
+        shards::rounds(settings) * (members - 1.0) * message_ns
     }
 
     /// Micro-batches in flight in a replica, with so many replicas in the stages behind.
@@ -793,8 +796,8 @@ impl Checker<'_> {
     /// What a stage states against what it comes to; the time between its micro-batches in ms.
     fn stated_stage(&mut self, (k, stage): (usize, &PlanStage), placed: &Placed, sum: &Sum) -> f64 {
         let replicas = placed.replicas as f64;
-        let of_all_ns = self.ring_ns(placed, placed.replicas * placed.context, sum.gradient_bytes);
-        let of_experts_ns = self.ring_ns(placed, placed.replicas / placed.expert, sum.expert_gradient_bytes);
+        let of_all_ns = self.ring_ns(placed, placed.copies(), sum.gradient_bytes);
+        let of_experts_ns = self.ring_ns(placed, placed.copies() / placed.expert, sum.expert_gradient_bytes);
         let copy_ns = self.copy_of_states_ns(placed, sum);
         // Each in whole ns where iterations are run.
         let whole = |ns: f64| {

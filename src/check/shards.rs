@@ -51,7 +51,7 @@ impl Checker<'_> {
         [once_ns, back * once_ns]
     }
 
-    /// What replicas exchange of a layer in each pass, in ns: over the link inside a node wherever a node has the devices of the stage.
+    /// What devices exchange of the weights of a layer in each pass, in ns: over the link inside a node wherever a node has the devices of the stage.
     fn shared_ns(&self, at: usize, mode: &LayerMode, placed: &Placed) -> [f64; 2] {
         let settings = self.settings;
         let is_free = settings.synchronization == Synchronization::None
@@ -70,14 +70,14 @@ impl Checker<'_> {
         let of_all = mode.gradient_bytes as f64 - of_experts;
         let expert = placed.expert as f64;
         let bytes =
-            sent(of_all, placed.replicas) + sent(of_experts / expert, placed.replicas / placed.expert);
+            sent(of_all, placed.copies()) + sent(of_experts / expert, placed.copies() / placed.expert);
         let once_ns = self.counted_ns(bytes / link.bandwidth_bytes_per_s * 1e9);
         passes(settings).map(|times| times * once_ns)
     }
 
-    /// Bytes of a layer that a device has whole while it runs, of those that replicas share out.
+    /// Bytes of a layer that a device has whole while it runs, of those that it shares out with others.
     pub(super) fn whole_bytes(&self, at: usize, mode: &LayerMode, placed: &Placed) -> u128 {
-        if placed.replicas == 1 || self.layer(at).frozen {
+        if placed.copies() == 1 || self.layer(at).frozen {
             return 0;
         }
         let whole = |bytes: u64| states::kept(self.settings, &self.instance.network, bytes).whole;

@@ -12,7 +12,8 @@ use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
 use stagecut::spec::{
-    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, MicroBatchSpec, NetworkSpec, NodesSpec,
+    ClusterSpec, DeviceKindSpec, ExpertsSpec, InstanceSpec, LayerSpec, LinkSpec, MicroBatchSpec, NetworkSpec,
+    NodesSpec,
 };
 
 use crate::copies::{Seen, hold, most_open};
@@ -106,6 +107,35 @@ fn the_example_of_the_page() {
     assert_eq!(plan.stages[0].mode.as_ref().unwrap().context, 4);
 }
 
+/// Experts are shared out by the devices of one sequence: half of 80 MB on each, half of 15 MB to the other, and no ring but that of 20 MB.
+#[test]
+fn a_sequence_shares_out_experts() {
+    let mut spec = block();
+    spec.network.layers[0].experts = Some(ExpertsSpec {
+        count: 4,
+        parameter_bytes: 8e7,
+        routed_bytes: 3e7,
+        share: 0.5,
+    });
+    let of = |expert: usize| PipelineOptions {
+        expert: Some(expert.into()),
+        optimizer_sharding: None,
+        ..asked(2)
+    };
+    for (expert, ms, megabytes) in [
+        (1, 9.2, 400 + 30),
+        (2, 6.0 + 1.2 + 0.75 + 0.4, 4 * (20 + 40) + 30),
+    ] {
+        let plan = solved(&spec, &of(expert));
+        assert!(
+            (plan.objective_ms.unwrap() - ms).abs() < 1e-9,
+            "{expert}: {:?}",
+            plan.objective_ms
+        );
+        assert_eq!(plan.stages[0].memory_bytes, megabytes * 1_000_000, "{expert}");
+    }
+}
+
 /// Keys and values take the link inside a node where a node has the group, which lies in one then.
 #[test]
 fn levels_are_those_that_groups_need() {
@@ -144,15 +174,6 @@ fn what_cannot_be_is_refused_by_name() {
     };
     let found = told(&block(), served);
     assert!(found.contains("inference with"), "{found}");
-    let shared = PipelineOptions {
-        optimizer_sharding: Some(OptimizerSharding::Zero3),
-        ..asked(2)
-    };
-    let found = told(&block(), shared);
-    assert!(
-        found.contains("gradients that replicas share out with"),
-        "{found}"
-    );
 }
 
 /// Random problems of all that modes know, with sequences that devices share out, and with a table or unlike devices.
@@ -175,12 +196,24 @@ fn modes_with_context_are_those_of_brute_force() {
             if seed.is_multiple_of(7) {
                 spec.pipeline.uniform = Some(true);
             }
+            match seed % 6 {
+                1 | 4 => crate::common::modal::add_experts(&mut spec, seed),
+                2 => crate::common::modal::shard(&mut spec, seed),
+                5 => {
+                    crate::common::modal::shard(&mut spec, seed);
+                    crate::common::modal::add_experts(&mut spec, seed);
+                }
+                _ => {}
+            }
             crate::common::modal::add_context(&mut spec, seed);
             hold((seed, &spec), objective, &mut seen);
         }
         println!("{objective}: {seen:?}");
         assert!(
-            seen.compared * 4 > seeds as usize && seen.context * 10 > seen.compared,
+            seen.compared * 4 > seeds as usize
+                && seen.context * 10 > seen.compared
+                && seen.experts_in_context * 50 > seen.compared
+                && seen.sharded_in_context * 50 > seen.compared,
             "{seen:?}"
         );
         assert!(seen.open * most_open(objective) < seen.compared, "{seen:?}");

@@ -172,6 +172,9 @@ pub(crate) struct Seen {
     pub(crate) expert: usize,
     /// Plans with a stage of groups that share out a sequence.
     pub(crate) context: usize,
+    /// Of these, with experts that are shared out, and with gradients.
+    pub(crate) experts_in_context: usize,
+    pub(crate) sharded_in_context: usize,
     /// Plans with a stage of several replicas that share out gradients.
     pub(crate) shared_out: usize,
     /// Plans with something at hosts.
@@ -250,6 +253,8 @@ pub(crate) fn hold((seed, spec): (u64, &InstanceSpec), objective: Objective, see
     let has_context =
         |stage: &stagecut::plan::PlanStage| stage.mode.as_ref().is_some_and(|mode| mode.context > 1);
     seen.context += usize::from(plan.stages.iter().any(has_context));
+    let both = |stage: &stagecut::plan::PlanStage| has_context(stage) && shares_out(stage);
+    seen.experts_in_context += usize::from(plan.stages.iter().any(both));
     let has_host =
         |stage: &stagecut::plan::PlanStage| stage.mode.as_ref().is_some_and(|mode| mode.host_bytes > 0);
     seen.hosts += usize::from(plan.stages.iter().any(has_host));
@@ -257,6 +262,7 @@ pub(crate) fn hold((seed, spec): (u64, &InstanceSpec), objective: Objective, see
     let more = settings.optimizer_sharding != zero1
         && settings.optimizer_sharding != stagecut::options::OptimizerSharding::None;
     seen.shared_out += usize::from(more && plan.stages.iter().any(|stage| stage.replicas() > 1));
+    seen.sharded_in_context += usize::from(more && plan.stages.iter().any(has_context));
     match plan.status {
         Status::Optimal => assert!((plan.objective_ms.unwrap() - best_ms).abs() < 1e-6, "{}", told()),
         Status::Infeasible => assert!(best.is_none(), "{}", told()),

@@ -41,8 +41,17 @@ fn iterations_are_those_of_brute_force() {
     let mut seen = Seen::default();
     for seed in seeds(DRAWS) {
         let mut spec = crate::common::modal::random_modal(seed);
-        match seed % 8 {
+        match seed % 10 {
             1 => crate::common::modal::shard(&mut spec, seed),
+            7 => crate::common::modal::add_context(&mut spec, seed),
+            8 => {
+                crate::common::modal::add_context(&mut spec, seed);
+                crate::common::modal::add_experts(&mut spec, seed);
+            }
+            9 => {
+                crate::common::modal::add_context(&mut spec, seed);
+                crate::common::modal::shard(&mut spec, seed);
+            }
             3 | 6 => crate::common::modal::add_experts(&mut spec, seed),
             4 => crate::common::modal::add_hosts(&mut spec, seed),
             5 => {

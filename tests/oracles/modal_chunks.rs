@@ -22,10 +22,13 @@ pub fn best_ns(instance: &Instance, settings: &Settings) -> Option<u64> {
     let layers = instance.network.layers.iter().filter(|layer| !layer.backward);
     let layers = layers.count();
     let search = Search::new(instance, settings, true);
-    for tensor in 1..=devices {
-        for replicas in 1..=devices / tensor {
-            let row = settings.stages.min(devices / (tensor * replicas));
-            let experts = (1..=replicas).filter(|expert| replicas.is_multiple_of(*expert));
+    let groups =
+        (1..=devices).flat_map(|tensor| (1..=devices / tensor).map(move |context| [tensor, context]));
+    for [tensor, context] in groups {
+        for replicas in 1..=devices / (tensor * context) {
+            let row = settings.stages.min(devices / (tensor * context * replicas));
+            let experts =
+                (1..=replicas * context).filter(|expert| (replicas * context).is_multiple_of(*expert));
             let both = experts.flat_map(|expert| (2..=layers.max(3)).map(move |chunks| (expert, chunks)));
             let places = search.places_of_states(settings.kind);
             let all = both.flat_map(|both| places.iter().map(move |&at_host| (both, at_host)));
@@ -35,7 +38,7 @@ pub fn best_ns(instance: &Instance, settings: &Settings) -> Option<u64> {
                 let rows = Rows::new(
                     instance,
                     settings,
-                    ([tensor, replicas, expert, row, chunks], at_host),
+                    ([tensor, context, replicas, expert, row, chunks], at_host),
                 );
                 if let Some(mut rows) = rows.filter(|_| !too_many && settings.allows_virtual_stages(chunks)) {
                     rows.place();
@@ -63,7 +66,7 @@ impl<'a> Rows<'a> {
     fn new(
         instance: &'a Instance,
         settings: &'a Settings,
-        ([tensor, replicas, expert, row, chunks], at_host): ([usize; 5], bool),
+        ([tensor, context, replicas, expert, row, chunks], at_host): ([usize; 6], bool),
     ) -> Option<Self> {
         let search = Search::new(instance, settings, true);
         let all = settings.micro_batches? as usize;
@@ -85,9 +88,9 @@ impl<'a> Rows<'a> {
             tensor,
             replicas,
             expert,
-            context: 1,
+            context,
             at_host,
-            start: settings.placement.device(chunk, row) * tensor * replicas,
+            start: settings.placement.device(chunk, row) * tensor * context * replicas,
         };
         let runs: Vec<Run> = (0..row * chunks).map(run).collect();
         let is_allowed = runs.iter().all(|&run| search.may_run(run));
@@ -197,7 +200,7 @@ impl<'a> Rows<'a> {
                     shared += part;
                     workspace = self.search.workspace(layer, mode, self.runs[0]).max(workspace);
                 }
-                held += (shared / self.replicas as f64).ceil();
+                held += (shared / (self.replicas * self.runs[0].context) as f64).ceil();
                 let layers: Vec<usize> = own(chunk).map(|(layer, _)| layer).collect();
                 states += self.search.states_at_host(&layers, self.runs[0], true).ceil();
             }
@@ -303,7 +306,7 @@ impl<'a> Rows<'a> {
         let mode = |layer: usize| self.search.modes(layer, self.runs[0])[0].clone();
         let ends = |to: usize| {
             let (one, other) = (start(home).min(start(to)), start(home).max(start(to)));
-            let devices = self.runs[0].tensor * self.replicas;
+            let devices = self.runs[0].tensor * self.runs[0].context * self.replicas;
             [one + devices - 1, other]
         };
         let distance = |to: usize| {

@@ -42,7 +42,7 @@ pub(super) struct Run {
     pub(super) kind: usize,
     pub(super) tensor: usize,
     pub(super) replicas: usize,
-    /// How many replicas share out experts.
+    /// How many devices share out experts, of those of all replicas that have the same part of the layers.
     pub(super) expert: usize,
     /// How many tensor groups of a replica share out a sequence.
     pub(super) context: usize,
@@ -140,10 +140,11 @@ impl<'a> Search<'a> {
             let degrees = (1..=left).flat_map(|tensor| (1..=left / tensor).map(move |d| (tensor, d)));
             let places = self.places_of_states(kind);
             let runs_of = |(tensor, replicas): (usize, usize)| {
-                let experts = (1..=replicas).filter(move |expert| replicas.is_multiple_of(*expert));
-                let contexts = 1..=left / tensor / replicas;
-                let both =
-                    experts.flat_map(move |expert| contexts.clone().map(move |context| (expert, context)));
+                let both = (1..=left / tensor / replicas).flat_map(move |context| {
+                    let experts = 1..=replicas * context;
+                    let experts = experts.filter(move |expert| (replicas * context).is_multiple_of(*expert));
+                    experts.map(move |expert| (expert, context))
+                });
                 let all = both.flat_map(|of| places.iter().map(move |&at_host| (of, at_host)));
                 all.map(move |((expert, context), at_host)| Run {
                     kind,
@@ -191,7 +192,7 @@ impl<'a> Search<'a> {
             .cluster
             .nodes
             .is_some_and(|nodes| together > nodes.devices);
-        let all = tensor * replicas;
+        let all = tensor * context * replicas;
         let larger_than_node = |size: usize| {
             self.instance
                 .cluster
@@ -231,10 +232,10 @@ impl<'a> Search<'a> {
             .experts
             .filter(|_| run.expert > 1 && !self.instance.network.layers[at].frozen);
         let of_experts = own.map_or(0.0, |experts| experts.parameter_bytes as f64);
-        let [d, e] = [run.replicas as f64, run.expert as f64];
+        let [d, e] = [(run.replicas * run.context) as f64, run.expert as f64];
         let of_all = (mode.gradient_bytes as f64 - of_experts) * (d - 1.0) / d;
         let bytes = of_all + of_experts / e * (d / e - 1.0) / (d / e);
-        let link = self.group_link(run, run.tensor * run.replicas);
+        let link = self.group_link(run, run.tensor * run.replicas * run.context);
         let once = bytes / link.bandwidth_bytes_per_s * 1e9;
         let once = if self.of_iterations { once.round() } else { once };
         match settings.optimizer_sharding {
@@ -263,7 +264,7 @@ impl<'a> Search<'a> {
     /// Bytes of a layer that are whole while it runs, beside its workspace.
     pub(super) fn workspace(&self, at: usize, mode: &LayerMode, run: Run) -> f64 {
         let own = (mode.workspace_bytes as f64 / run.context as f64).ceil();
-        if run.replicas == 1 || self.instance.network.layers[at].frozen {
+        if run.replicas * run.context == 1 || self.instance.network.layers[at].frozen {
             return own;
         }
         let [weight, gradient, _] = self.per_byte();
@@ -694,7 +695,7 @@ impl<'a> Search<'a> {
         let link = self.group_link(run, run.tensor * run.expert);
         let expert = run.expert as f64;
         let routed = mode.experts.map_or(0, |experts| experts.routed_bytes) as f64;
-        let away = routed * self.settings.expert_load * (expert - 1.0) / expert;
+        let away = routed / run.context as f64 * self.settings.expert_load * (expert - 1.0) / expert;
         group_ns + counted(away / link.bandwidth_bytes_per_s * 1e9)
     }
 
@@ -724,15 +725,10 @@ impl<'a> Search<'a> {
 
     /// The exchange of a stage's gradients, as far as a micro-batch bears it, in ns: of what all replicas have, and of experts by those that have the same.
     pub(super) fn rings_ns(&self, run: Run, gradients: f64, of_experts: f64) -> [f64; 2] {
-        let same = Run {
-            replicas: run.replicas / run.expert,
-            ..run
-        };
+        let members = run.replicas * run.context;
+        let among = |replicas: usize| Run { replicas, ..run };
+        let (copies, same) = (among(members), among(members / run.expert));
         let of_experts = of_experts / run.expert as f64;
-        let copies = Run {
-            replicas: run.replicas * run.context,
-            ..run
-        };
         [
             self.ring_ns((run, copies), gradients),
             self.ring_ns((run, same), of_experts),

@@ -389,7 +389,7 @@ impl Settings {
         is_wrong.then(|| Fault::new(setting::EXPERT, kind))
     }
 
-    /// Sequences to be shared out where nobody knows how long they are, or together with what is not counted beside them.
+    /// Sequences to be shared out where nobody knows how long they are, or what is not counted where they are.
     fn context_fault(&self, instance: &Instance) -> Option<Fault> {
         let network = &instance.network;
         let keeps = |layer: &Layer| layer.modes().iter().any(|mode| mode.cache.token_bytes > 0);
@@ -403,14 +403,6 @@ impl Settings {
             () if network.has_explicit_backward() => (
                 "backward operators that are layers",
                 "layers with both passes".into(),
-            ),
-            () if !self.expert.is_one() => (
-                "experts that replicas share out",
-                words!("{}", setting::EXPERT.given(1)),
-            ),
-            () if self.optimizer_sharding.exchanges_each_time() => (
-                "gradients that replicas share out",
-                words!("{}", setting::OPTIMIZER_SHARDING.given("zero1")),
             ),
             () => return None,
         };

@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use super::{Row, context, experts, sharding};
 use crate::model::network::{Layer, Network};
 use crate::model::settings::Settings;
+use crate::model::units::gcd;
 
 /// What a stage may be but for its replicas, which are as many times the devices of one.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Degree {
     /// The degree of tensor parallelism.
     pub tensor: usize,
-    /// The degree of expert parallelism: so many replicas share out the experts of the layers.
+    /// The degree of expert parallelism: so many devices with the same other weights share out the experts of the layers.
     pub expert: usize,
     /// The degree of context parallelism: so many devices share out the sequence of a micro-batch.
     pub context: usize,
@@ -33,17 +34,19 @@ impl Degree {
         let layers = network.layers.iter();
         let listed: BTreeSet<usize> = layers.flat_map(|layer| degrees_of(layer, settings)).collect();
         let most = rows.iter().map(|row| row.devices).max().unwrap_or(0);
-        let groups = sharding::groups(&experts::degrees_of(network, settings), replicas, settings);
-        let contexts = context::degrees_of(network, settings, most);
+        let experts = experts::degrees_of(network, settings);
+        let mut groups: Vec<(usize, usize, Option<usize>)> = Vec::new();
+        for context in context::degrees_of(network, settings, most) {
+            let own = sharding::groups((&experts, context), replicas, settings);
+            groups.extend(own.map(|(expert, sharers)| (context, expert, sharers)));
+        }
         let mut all = Vec::new();
         for (at, row) in rows.iter().enumerate() {
             let places = settings.optimizer_offload.places().iter();
             for &at_host in places.filter(|&&at_host| row.host.is_some() || !at_host) {
-                let both = contexts
-                    .iter()
-                    .flat_map(|context| groups.iter().map(move |group| (*context, *group)));
-                for (context, (expert, sharers)) in both {
-                    let least = context * sharers.unwrap_or(expert);
+                for &(context, expert, sharers) in &groups {
+                    let fewest = sharers.unwrap_or(expert / gcd(expert as u64, context as u64) as usize);
+                    let least = context * fewest;
                     let fit = listed.range(..=row.devices / least);
                     all.extend(fit.map(|&tensor| Self {
                         tensor,

@@ -1,4 +1,4 @@
-//! Experts that the replicas of a stage share out: what each holds, what tokens take to go there, and who has the same ones.
+//! Experts that the devices of a stage share out: what each holds, what tokens take to go there, and who has the same ones.
 
 use std::collections::BTreeSet;
 
@@ -23,16 +23,17 @@ pub(super) fn degrees_of(network: &Network, settings: &Settings) -> BTreeSet<usi
 }
 
 impl Modes {
-    /// Whether so many replicas can share out experts at a degree, as many of which have each, and are those that go with it.
+    /// Whether the devices of so many replicas can share out experts at a degree, as many of which have each, and are those that go with it.
     pub(crate) fn shares_out(&self, degree: usize, replicas: usize) -> bool {
-        replicas.is_multiple_of(self.degrees[degree].expert)
+        let copies = replicas * self.degrees[degree].context;
+        copies.is_multiple_of(self.degrees[degree].expert)
             && self.degrees[degree]
                 .sharers
                 .is_none_or(|sharers| sharers == replicas)
     }
 
     /// Whether no tensor group of a stage that begins at a device spans nodes, nor a group that exchanges something in every pass and that a node has
-    /// the devices for: of experts, of replicas that share out more than states, or of devices that share out a sequence.
+    /// the devices for: of experts, of devices that share out more than states, or a sequence.
     pub(crate) fn groups_fit(&self, start: usize, mode: &StageMode) -> bool {
         let (tensor, experts) = (self.degrees[mode.degree].tensor, self.degrees[mode.degree].expert);
         let fits = |size: usize| {
@@ -40,7 +41,7 @@ impl Modes {
             self.links.groups_fit(start, size, groups)
         };
         let fits_if_inside = |size: usize| self.links.node.is_some_and(|node| size > node) || fits(size);
-        let sharers = self.degrees[mode.degree].sharers.unwrap_or(1);
+        let sharers = self.sharers(mode.degree).unwrap_or(1);
         fits(tensor)
             && fits_if_inside(tensor * experts)
             && fits_if_inside(tensor * sharers)
@@ -78,14 +79,15 @@ impl Modes {
             latency_ns: 0,
             ..self.links.link(level)
         };
-        let around = around / self.degrees[degree].context as f64;
+        let context = self.degrees[degree].context as f64;
+        let around = around / context;
         let row = self.degrees[degree].row;
         let level = self.links.level_of_group(row, mode.tensor);
         let group = self.moving(around * mode.collective_bytes as f64, link(level));
         let routed_bytes = mode.experts.map_or(0, |experts| experts.routed_bytes) as f64;
         let elsewhere = (experts - 1) as f64 / experts as f64 * settings.expert_load;
         let level = self.links.level_of_group(row, mode.tensor * experts);
-        group + self.moving(elsewhere * routed_bytes, link(level))
+        group + self.moving(elsewhere * routed_bytes / context, link(level))
     }
 
     /// What work of a layer takes where one device has more tokens for its experts than others.
@@ -101,13 +103,10 @@ impl Modes {
 
     /// The rings on which a stage exchanges gradients: the bytes of each on a device, and its members.
     pub(super) fn rings(&self, once: OnceBytes, mode: &StageMode) -> impl Iterator<Item = (f64, usize)> {
-        let experts = self.degrees[mode.degree].expert;
+        let (experts, copies) = (self.degrees[mode.degree].expert, self.copies_of_weights(mode));
         let [all, of_experts, _] = once.map(|bytes| bytes as f64);
-        [
-            (all, self.copies_of_weights(mode)),
-            (of_experts / experts as f64, mode.replicas / experts),
-        ]
-        .into_iter()
-        .filter(|_| self.synchronizes)
+        [(all, copies), (of_experts / experts as f64, copies / experts)]
+            .into_iter()
+            .filter(|_| self.synchronizes)
     }
 }

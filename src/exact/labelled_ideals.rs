@@ -61,6 +61,9 @@ pub fn solve(problem: &Problem, cap: usize, stop: &dyn Fn() -> bool) -> Result<S
         }
         for before in ideals.inside(after) {
             let members = ideals.between(before, after);
+            if !problem.admits_together(&members) {
+                continue;
+            }
             let inside =
                 |item: usize| ideals.sets[after].contains(item) && !ideals.sets[before].contains(item);
             let stage = formula.stage(&cost::stage_cost(problem, &members, inside));

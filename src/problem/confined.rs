@@ -39,7 +39,7 @@ impl Problem {
 }
 
 /// What a stage holds, as far as these constraints care.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Held {
     apart: Vec<bool>,
     layers: usize,

@@ -1,9 +1,12 @@
 //! Constraints of one's own: the best plan among those that keep them, beside whatever else is asked, like brute force; and what is
 //! refused.
 
-use crate::common::seeds;
+use crate::common::chunked::virtual_spec;
+use crate::common::{problem_of, rounding_ns, seeds};
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::oracles::chunk_iterations::least_among_ns;
+use crate::oracles::{allocations, virtual_stages};
 use crate::regions::{plans, spec};
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -126,9 +129,45 @@ fn best_ms(spec: &InstanceSpec, instance: &Instance, settings: &Settings) -> Opt
     Some(best.map(|ms| ms.is_finite().then_some(ms)))
 }
 
+/// Whether an assignment of items to stages keeps what joins no layers.
+fn keeps_apart(instance: &Instance, problem: &Problem, assignment: &[usize]) -> bool {
+    let layers = &instance.network.layers;
+    let of_stage = |stage: usize| -> Vec<&str> {
+        let items = (0..assignment.len()).filter(|&item| assignment[item] == stage);
+        let own = items.flat_map(|item| &problem.items[item].layers);
+        let forward = own.filter(|&&at| !layers[at].backward);
+        forward.map(|&at| layers[at].id.as_str()).collect()
+    };
+    let stages: Vec<Vec<&str>> = (0..problem.stages()).map(of_stage).collect();
+    let mut constraints = problem.settings.constraints.iter();
+    constraints.all(|constraint| match constraint {
+        Constraint::Apart(names) => stages.iter().all(|stage| {
+            let own = stage.iter().filter(|&&id| names.iter().any(|name| name == id));
+            own.count() <= 1
+        }),
+        Constraint::AtMost(most) => stages.iter().all(|stage| stage.len() <= *most),
+        // No plan of these items breaks them.
+        Constraint::Together(_) | Constraint::Cuts(_) => true,
+    })
+}
+
+/// The same of workers that are groups, or run both phases at once.
+fn best_of_workers_ms(instance: &Instance, settings: &Settings) -> Option<[Option<f64>; 2]> {
+    let problem = Problem::new(instance, settings.clone()).ok()?;
+    let workers = problem.workers.as_ref().filter(|_| !settings.is_simulated())?;
+    let keeps = |assignment: &[usize]| keeps_apart(instance, &problem, assignment);
+    let ms = |admits: &dyn Fn(&[usize]) -> bool| {
+        let best = allocations::solve_among(&problem, workers, admits).ok()?;
+        Some(best.map(|(_, ticks)| problem.settings.ms(ticks)))
+    };
+    Some([ms(&keeps)?, ms(&|_| true)?])
+}
+
 /// How often what came up.
 #[derive(Debug, Default)]
 struct Seen {
+    /// Of workers that are groups, or run both phases at once.
+    of_workers: usize,
     kinds: BTreeMap<String, usize>,
     restricted: usize,
     infeasible: usize,
@@ -144,15 +183,21 @@ fn hold(spec: &InstanceSpec, seen: &mut Seen) -> Option<Plan> {
     let is_enumerated = settings.groups != Groups::Assign
         && instance.cluster.groups.is_empty()
         && settings.worker != WorkerMode::Concurrent;
-    if !is_enumerated {
-        return None;
-    }
-    let [best, free] = best_ms(spec, &instance, &settings)?;
+    let [best, free] = match is_enumerated {
+        true => best_ms(spec, &instance, &settings)?,
+        false => {
+            let found = best_of_workers_ms(&instance, &settings)?;
+            seen.of_workers += 1;
+            found
+        }
+    };
     let context = || format!("{best:?} {}", serde_json::to_string(spec).unwrap());
     let Ok(problem) = Problem::new(&instance, settings.clone()) else {
         assert!(best.is_none(), "{}", context());
         return None;
     };
+    // Shares of concurrent workers are rounded.
+    let close_ms = 1e-6 * (1 + rounding_ns(&problem)) as f64;
     for method in methods::all() {
         if method.applies(&problem).is_err() {
             continue;
@@ -165,20 +210,20 @@ fn hold(spec: &InstanceSpec, seen: &mut Seen) -> Option<Plan> {
         assert!(!is_exact || is_proved, "open: {}", context());
         assert!(
             plan.bound_ms
-                .is_none_or(|ms| ms < best.unwrap_or(f64::INFINITY) + 1e-6),
+                .is_none_or(|ms| ms < best.unwrap_or(f64::INFINITY) + close_ms),
             "{method:?} {}",
             context()
         );
         match plan.objective_ms {
             Some(ms) => assert!(
-                ms > best.unwrap_or(f64::INFINITY) - 1e-6,
+                ms > best.unwrap_or(f64::INFINITY) - close_ms,
                 "{method:?} {ms} {}",
                 context()
             ),
             None => assert!(!is_proved || best.is_none(), "{method:?} {}", context()),
         }
         if is_proved && let (Some(ms), Some(best)) = (plan.objective_ms, best) {
-            assert!((ms - best).abs() < 1e-6, "{method:?} {ms} {}", context());
+            assert!((ms - best).abs() < close_ms, "{method:?} {ms} {}", context());
         }
         if is_exact {
             for constraint in &settings.constraints {
@@ -208,11 +253,64 @@ fn constraints_are_kept_and_plans_are_those_of_brute_force() {
         hold(&spec, &mut seen);
     }
     println!("{seen:?}");
+    assert!(seen.of_workers > 8, "{seen:?}");
     assert!(
         seen.kinds.len() == 4 && seen.kinds.values().all(|&count| count > 8),
         "{seen:?}"
     );
     assert!(seen.restricted > 8 && seen.infeasible > 3, "{seen:?}");
+}
+
+/// Chunks of devices, which are stages: periods and iterations, of chains and of other networks.
+#[test]
+fn chunks_keep_constraints_like_brute_force() {
+    let mut seen = [0; 4];
+    for seed in seeds(1_200) {
+        let mut spec = virtual_spec(seed);
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let is_iteration = seed.is_multiple_of(2);
+        if is_iteration {
+            let rounds = spec.pipeline.stages.unwrap_or(1) as u64;
+            spec.pipeline.objective = Some(Objective::Iteration);
+            spec.pipeline.micro_batches = Some(rounds * rng.random_range(1..=2));
+        }
+        spec.pipeline.constraints = Some(vec![constraint(&mut rng, &spec)]);
+        let Some((instance, problem)) = problem_of(&spec) else {
+            continue;
+        };
+        let plans = (problem.stages() as f64).powi(problem.items.len() as i32);
+        if problem.confined.is_none() || plans > 3e4 {
+            continue;
+        }
+        let keeps = |assignment: &[usize]| keeps_apart(&instance, &problem, assignment);
+        let best_ns = |admits: &dyn Fn(&[usize]) -> bool| match is_iteration {
+            true => least_among_ns(&problem, admits),
+            false => virtual_stages::solve_among(&problem, admits).map(|(_, ticks)| ticks),
+        };
+        let exact = Method::Exact(exact::Method::Exact);
+        let plan = exact.run(&instance, &problem, &Default::default()).unwrap();
+        let told = || format!("seed {seed}: {plan:?}");
+        assert_eq!(
+            check::check(&instance, &problem.settings, &plan),
+            [],
+            "{}",
+            told()
+        );
+        let best = best_ns(&keeps);
+        let status = best.map_or(Status::Infeasible, |_| Status::Optimal);
+        assert_eq!(plan.status, status, "{}", told());
+        let best_ms = best.map(|ticks| problem.settings.ms(ticks));
+        assert_eq!(plan.objective_ms, best_ms, "{}", told());
+        let of = [true, is_iteration, best.is_none(), best != best_ns(&|_| true)];
+        (0..4).for_each(|at| seen[at] += usize::from(of[at]));
+    }
+    println!("{seen:?}");
+    let [compared, iterations, infeasible, restricted] = seen;
+    assert!(
+        compared > 100 && 4 * iterations > compared && 4 * iterations < 3 * compared,
+        "{seen:?}"
+    );
+    assert!(infeasible > 5 && restricted > 20, "{seen:?}");
 }
 
 /// Three layers of 1, 2 and 3 ms on two devices: 3 and 3 where they are free.

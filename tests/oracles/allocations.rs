@@ -45,6 +45,19 @@ pub enum Refusal {
 ///
 /// O((q c)^n) plans for n items, q stages and c choices, fewer for order pairs, inventory and plans that are already worse.
 pub fn solve(problem: &Problem, workers: &Workers) -> Result<Option<(Allocation, u64)>, Refusal> {
+    solve_among(problem, workers, &|_| true)
+}
+
+/// The same of plans whose assignments are admitted.
+///
+/// # Errors
+///
+/// [`Refusal`].
+pub fn solve_among(
+    problem: &Problem,
+    workers: &Workers,
+    admits: &dyn Fn(&[usize]) -> bool,
+) -> Result<Option<(Allocation, u64)>, Refusal> {
     let (items, choices) = (problem.items.len(), workers.choices.len());
     if items > MOST_ITEMS || choices > MOST_CHOICES {
         return Err(Refusal::TooMany { items, choices });
@@ -52,6 +65,7 @@ pub fn solve(problem: &Problem, workers: &Workers) -> Result<Option<(Allocation,
     let mut search = Search {
         problem,
         workers,
+        admits,
         phases_ns: HashMap::new(),
         assignment: Vec::with_capacity(items),
         best: None,
@@ -73,6 +87,7 @@ pub fn best_global(workers: &Workers, works: &[StageWork], choices: &[usize]) ->
 struct Search<'a> {
     problem: &'a Problem,
     workers: &'a Workers,
+    admits: &'a dyn Fn(&[usize]) -> bool,
     /// By items of a stage and its choice, the time of the slower phase of a concurrent worker.
     phases_ns: HashMap<(u64, usize), Option<u64>>,
     assignment: Assignment,
@@ -102,7 +117,7 @@ impl Search<'_> {
     /// Tries every choice for the stages of the assignment, unless one of them is empty.
     fn choose_all(&mut self) {
         let used = self.assignment.iter().max().map_or(0, |most| most + 1);
-        if (0..used).any(|stage| !self.assignment.contains(&stage)) {
+        if (0..used).any(|stage| !self.assignment.contains(&stage)) || !(self.admits)(&self.assignment) {
             return;
         }
         let works = self.workers.works(self.problem, &self.assignment, used);

@@ -13,6 +13,11 @@ use stagecut::schedule::{Operation, Phase};
 ///
 /// O(c^n) plans for n items and c chunks, each run in O(o²) for o operations.
 pub fn least_ns(problem: &Problem) -> Option<u64> {
+    least_among_ns(problem, &|_| true)
+}
+
+/// The same of plans whose assignments are admitted.
+pub fn least_among_ns(problem: &Problem, admits: &dyn Fn(&[usize]) -> bool) -> Option<u64> {
     let settings = &problem.settings;
     let shape = Shape {
         devices: settings.stages,
@@ -30,6 +35,7 @@ pub fn least_ns(problem: &Problem) -> Option<u64> {
     let chunks = shape.devices * shape.virtual_stages;
     let mut plans = Plans {
         problem,
+        admits,
         device_of: (0..chunks)
             .map(|chunk| shape.placement.device(chunk, shape.devices))
             .collect(),
@@ -42,6 +48,7 @@ pub fn least_ns(problem: &Problem) -> Option<u64> {
 
 struct Plans<'a> {
     problem: &'a Problem,
+    admits: &'a dyn Fn(&[usize]) -> bool,
     device_of: Vec<usize>,
     order: Vec<Vec<Operation>>,
     least_ns: Option<u64>,
@@ -59,7 +66,7 @@ impl Plans<'_> {
     fn place(&mut self, plan: &mut Assignment) {
         let item = plan.len();
         if item == self.problem.items.len() {
-            if self.is_allowed(plan) {
+            if self.is_allowed(plan) && (self.admits)(plan) {
                 let ns = self.run_ns(plan);
                 self.least_ns = Some(self.least_ns.map_or(ns, |least| least.min(ns)));
             }

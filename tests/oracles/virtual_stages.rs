@@ -13,6 +13,11 @@ use stagecut::schedule::{Operation, Phase};
 ///
 /// O(c^n) plans for n items and c chunks, fewer for the order pairs.
 pub fn solve(problem: &Problem) -> Option<(Assignment, u64)> {
+    solve_among(problem, &|_| true)
+}
+
+/// The same of plans whose assignments are admitted.
+pub fn solve_among(problem: &Problem, admits: &dyn Fn(&[usize]) -> bool) -> Option<(Assignment, u64)> {
     let settings = &problem.settings;
     let shape = Shape {
         devices: settings.stages,
@@ -30,6 +35,7 @@ pub fn solve(problem: &Problem) -> Option<(Assignment, u64)> {
     };
     let mut search = Search {
         problem,
+        admits,
         chunks: shape.devices * shape.virtual_stages,
         device_of: (0..shape.devices * shape.virtual_stages)
             .map(|chunk| shape.placement.device(chunk, shape.devices))
@@ -44,6 +50,7 @@ pub fn solve(problem: &Problem) -> Option<(Assignment, u64)> {
 
 struct Search<'a> {
     problem: &'a Problem,
+    admits: &'a dyn Fn(&[usize]) -> bool,
     chunks: usize,
     device_of: Vec<usize>,
     order: Vec<Vec<Operation>>,
@@ -72,7 +79,7 @@ impl Search<'_> {
     fn keep_if_better(&mut self) {
         let period_ns = self.period_ns();
         let better = self.best.as_ref().is_none_or(|(_, best)| period_ns < *best);
-        if better && self.uses_enough() && self.fits() {
+        if better && self.uses_enough() && self.fits() && (self.admits)(&self.assignment) {
             self.best = Some((self.assignment.clone(), period_ns));
         }
     }

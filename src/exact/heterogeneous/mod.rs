@@ -57,7 +57,7 @@ impl Step {
         let is_period = problem.formula().is_bottleneck();
         match self {
             Self::Incumbents(_) => switches.incumbents,
-            Self::Levels(_) => switches.device_levels && is_period,
+            Self::Levels(_) => switches.device_levels && is_period && problem.confined.is_none(),
             Self::Anchored => switches.anchored && is_period,
             Self::UnorderedItems(_) => switches.unordered_items && is_period,
             Self::Ideals(_) => switches.ideals,
@@ -104,6 +104,12 @@ fn steps(method: Method, problem: &Problem, workers: &Workers) -> &'static [Step
         (Method::Exact | Method::Ideals, _) if !is_tied && !problem.formula().is_bottleneck() => {
             &[Step::Iteration]
         }
+        // Others join items, or exchange them between stages.
+        (Method::Exact | Method::Ideals, _) if !is_tied && problem.confined.is_some() => {
+            &[Step::Ideals(u64::MAX)]
+        }
+        (Method::Exact, _) if is_small && problem.confined.is_some() => &[Step::Tree(u64::MAX)],
+        (_, _) if problem.confined.is_some() => &[],
         (Method::Ideals, _) => &[UNORDERED, Step::Ideals(u64::MAX)],
         (Method::Exact, None) if is_tied && is_small => &[Step::Tree(u64::MAX)],
         (Method::Exact, None) if is_tied => &[],

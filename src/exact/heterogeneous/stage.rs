@@ -3,6 +3,7 @@
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::ideals::growth::Tally;
 use crate::problem::Problem;
+use crate::problem::confined::{Confined, Held};
 use crate::problem::cost::allocation::{StageWork, bottleneck_ns};
 use crate::problem::cost::{Side, StageCost};
 
@@ -40,6 +41,8 @@ pub(super) struct Holding<'a> {
     most_committed_ns: u64,
     /// Bytes held once, of one further version of the weights, and of one micro-batch in flight.
     bytes: [u64; 3],
+    /// What it holds, as far as stages are confined.
+    held: Option<Held>,
 }
 
 impl<'a> Holding<'a> {
@@ -73,6 +76,7 @@ impl<'a> Holding<'a> {
                 false => u64::MAX,
             },
             bytes: [0; 3],
+            held: problem.confined.as_ref().map(Confined::nothing),
         }
     }
 
@@ -92,6 +96,12 @@ impl<'a> Holding<'a> {
     }
 
     fn change(&mut self, item: usize, joins: bool) {
+        if let Some((confined, held)) = self.problem.confined.as_ref().zip(self.held.as_mut()) {
+            match joins {
+                true => confined.add(held, item),
+                false => confined.remove(held, item),
+            }
+        }
         let turn = |sum: &mut u64, by: u64| *sum = if joins { *sum + by } else { *sum - by };
         let of = &self.problem.items[item];
         turn(&mut self.weight, self.capacity.weights[item]);
@@ -116,13 +126,17 @@ impl<'a> Holding<'a> {
 }
 
 impl Tally for Holding<'_> {
-    /// Work that the strongest worker could still carry, bytes that the largest could still hold.
+    /// Work that the strongest worker could still carry, bytes that the largest could still hold, and what a stage may hold.
     fn admits(&self, item: usize) -> bool {
+        let confined = self.problem.confined.as_ref().zip(self.held.as_ref());
+        let may_hold = confined.is_none_or(|(confined, held)| confined.admits(held, item));
         let fits = |behind: usize| {
             let one = self.problem.memory_bytes(&self.problem.items[item], behind + 1);
             self.bytes_on(behind + 1) + one <= self.capacity.most_bytes
         };
-        (self.weight + self.capacity.weights[item]) as f64 <= self.heaviest && self.behind.is_none_or(fits)
+        may_hold
+            && (self.weight + self.capacity.weights[item]) as f64 <= self.heaviest
+            && self.behind.is_none_or(fits)
     }
 
     fn add(&mut self, item: usize) {

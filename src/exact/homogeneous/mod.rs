@@ -94,7 +94,12 @@ fn steps(method: Method, problem: &Problem) -> Vec<Step> {
     let is_period = problem.formula().is_bottleneck();
     if problem.confined.is_some() {
         // Other steps exchange items between stages, or join them.
-        return vec![Incumbents, Ideals(u64::MAX)];
+        let by_ideals = if is_period {
+            Ideals(u64::MAX)
+        } else {
+            LabelledIdeals
+        };
+        return vec![Incumbents, by_ideals];
     }
     match method {
         Method::Exact if is_period && !problem.memory_is_joint() => steps_of_period(problem),

@@ -116,10 +116,6 @@ impl<'a> HomogeneousSearch<'a> {
 
     /// Reduces the problem for plans whose busiest stage is at most `limit_ns`.
     pub(crate) fn presolve(&mut self, limit_ns: u64) {
-        // What it joins, a constraint may want apart.
-        if self.problem().confined.is_some() {
-            return;
-        }
         self.reduced = presolve::reduce(self.problem(), limit_ns, &self.control().switches);
         self.incumbent.statistics.items_after_presolve = self.reduced.problem.items.len();
     }

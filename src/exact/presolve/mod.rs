@@ -82,6 +82,10 @@ impl Reduced {
 /// Time O(n + e + c) a round for n items, e order pairs and c consumers, beside the contraction's logarithm; rounds are few.
 pub fn reduce(problem: &Problem, limit_ns: u64, switches: &Switches) -> Reduced {
     let mut reduced = Reduced::identity(problem);
+    // What it joins, or puts in an order, a constraint may want apart.
+    if problem.confined.is_some() {
+        return reduced;
+    }
     loop {
         let mut together = Vec::new();
         if switches.apart {

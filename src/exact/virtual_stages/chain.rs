@@ -139,6 +139,12 @@ impl<'a> Chain<'a> {
         busy.into_iter().max().unwrap_or(0)
     }
 
+    /// Whether a chunk may hold a run of items. If not, it may hold no longer one.
+    fn may_be_chunk(&self, (from, to): (usize, usize)) -> bool {
+        let is_free = self.problem.confined.is_none();
+        is_free || self.problem.admits_together(&(from..to).collect::<Vec<_>>())
+    }
+
     /// Whether a device has room for runs of items, whatever of them is in flight together.
     fn fits(&self, of: &VirtualStages, device: usize, runs: &[(usize, usize)]) -> bool {
         let Some(limit) = self.problem.settings.memory_limit else {
@@ -330,7 +336,7 @@ impl<'a> ChainSearch<'a> {
                 false => (place - size, (place - size, place)),
             };
             let work_ns = self.chain.work_ns(run.0, run.1);
-            if runs.work_ns + work_ns > self.period_ns {
+            if runs.work_ns + work_ns > self.period_ns || !self.chain.may_be_chunk(run) {
                 break;
             }
             runs.runs.push(run);

@@ -6,6 +6,7 @@ use crate::exact::bits;
 use crate::exact::busy_times::paid;
 use crate::exact::ideals::growth;
 use crate::model::options::Communication;
+use crate::problem::confined::{Confined, Held};
 use crate::problem::control::Control;
 use crate::problem::cost::Side;
 use crate::problem::plan::StoppedBy;
@@ -31,6 +32,8 @@ struct State {
     ends: Vec<(Option<u8>, u64)>,
     /// The last item that the open chunk has taken; it takes them in ascending order.
     last: Option<usize>,
+    /// What the open chunk holds, as far as chunks are confined.
+    held: Option<Held>,
 }
 
 /// A way to a state: what is used up of every limit, and the last step.
@@ -130,6 +133,7 @@ impl<'a> IdealSearch<'a> {
             ideal: bits::from_members(bits::words(n), []),
             ends: Vec::new(),
             last: None,
+            held: self.nothing_held(),
         };
         let label = Label {
             used: vec![0; self.limits.len()].into(),
@@ -172,12 +176,18 @@ impl<'a> IdealSearch<'a> {
         Ok(behind)
     }
 
+    /// What an empty chunk holds, as far as chunks are confined.
+    fn nothing_held(&self) -> Option<Held> {
+        self.problem.confined.as_ref().map(Confined::nothing)
+    }
+
     /// Leaves the open chunk as it is.
     fn close(&mut self, chunk: usize, (state, label): (&State, &Label), behind: &mut States) {
         let is_filled = state.last.is_some() || !self.problem.settings.all_stages;
         if is_filled && self.may_close(chunk, state, label) {
             let closed = State {
                 last: None,
+                held: self.nothing_held(),
                 ..state.clone()
             };
             self.labels += usize::from(keep(behind, closed, label.clone()));
@@ -224,6 +234,13 @@ impl<'a> IdealSearch<'a> {
         (state, label): (&State, &Label),
     ) -> Option<(State, Box<[u64]>)> {
         let device = self.of.device_of[chunk];
+        let mut held = state.held.clone();
+        if let Some((confined, held)) = self.problem.confined.as_ref().zip(held.as_mut()) {
+            if !confined.admits(held, item) {
+                return None;
+            }
+            confined.add(held, item);
+        }
         let mut used = label.used.clone();
         let rows = self.first[device];
         used[rows] += self.problem.items[item].work_ns();
@@ -262,6 +279,7 @@ impl<'a> IdealSearch<'a> {
             ideal,
             ends,
             last: Some(item),
+            held,
         };
         fits.then_some((state, used))
     }

@@ -64,7 +64,7 @@ pub(super) fn solve(
     if exchanges && !incumbent.is_over() && control.must_stop().is_none() {
         by_exchange(&mut incumbent, of, 1);
     }
-    let has_program = method != Method::Ideals && switches.program;
+    let has_program = method != Method::Ideals && switches.program && problem.confined.is_none();
     if has_program && !incumbent.is_over() && control.must_stop().is_none() {
         stopped_by = program::search(&mut incumbent, of, labels)?;
     }
@@ -166,6 +166,7 @@ fn by_ideals(incumbent: &mut Incumbent, of: &VirtualStages, method: Method) -> S
     let chain = Chain::of(problem);
     if let Some(chain) = &chain
         && switches.repeated_chunks
+        && problem.confined.is_none()
     {
         by_repetition(incumbent, of, chain, within(TUNING.steps_of_repeated_chains));
         if incumbent.is_over() {

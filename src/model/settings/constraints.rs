@@ -4,7 +4,7 @@ use super::Settings;
 use crate::model::fault::{Fault, FaultKind, closest};
 use crate::model::instance::Instance;
 use crate::model::network::Unfit;
-use crate::model::options::{Cuts, Objective};
+use crate::model::options::Cuts;
 use crate::model::setting;
 use crate::model::words::{Words, words};
 
@@ -50,27 +50,7 @@ impl Settings {
             if self.cuts == Cuts::Separate {
                 refuse("separate cuts".into(), words!("{}", setting::CUTS.given("tied")));
             }
-            if !constraint.joins() && !self.knows_confined_stages() {
-                refuse(
-                    words!(
-                        "it with {}, virtual stages, or workers that are groups or run both phases at once",
-                        setting::OBJECTIVE.given("formula")
-                    ),
-                    words!(
-                        "{}, or an iteration or latency that is simulated, of devices that are each alone: other searches do not know it",
-                        setting::OBJECTIVE.given("period")
-                    ),
-                );
-            }
         }
         faults
-    }
-
-    /// Whether the searches that apply ask what a stage may hold: those of periods over ideals, and those of iterations over stages, on devices
-    /// that hold one stage each.
-    fn knows_confined_stages(&self) -> bool {
-        (self.objective == Objective::Period || self.is_simulated())
-            && !self.heterogeneous
-            && !self.may_have_virtual_stages()
     }
 }

@@ -301,6 +301,7 @@ impl Workers {
             && used <= problem.stages()
             && (!problem.settings.all_stages || used == problem.stages())
             && keeps_order(problem, &allocation.assignment)
+            && problem.admits(&allocation.assignment)
             && (0..self.inventory.len()).all(|at| takes(at) <= self.inventory[at])
             && memory.iter().zip(&allocation.choices).all(fits)
             && self.loads(problem, allocation).is_some()

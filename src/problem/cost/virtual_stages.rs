@@ -139,7 +139,8 @@ fn base_and_stash(problem: &Problem, of: &VirtualStages, assignment: &Assignment
 /// Whether an assignment is a plan: order kept, every device with room for all that it holds, no chunk empty where all are asked for.
 pub(super) fn is_feasible(problem: &Problem, of: &VirtualStages, assignment: &Assignment) -> bool {
     let in_range = assignment.iter().all(|&chunk| chunk < of.chunks());
-    in_range && keeps_order(problem, assignment) && uses_enough(problem, of, assignment) && {
+    let is_ordered = in_range && keeps_order(problem, assignment) && problem.admits(assignment);
+    is_ordered && uses_enough(problem, of, assignment) && {
         let bytes = chunk_bytes(problem, of, assignment);
         let held = |chunks: &Vec<usize>| chunks.iter().map(|&chunk| bytes[chunk]).sum::<u64>();
         let limit = problem.settings.memory_limit.unwrap_or(u64::MAX);

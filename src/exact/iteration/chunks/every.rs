@@ -77,6 +77,9 @@ impl EveryPlan<'_, '_> {
         let Some(before) = self.before.get(item) else {
             self.incumbent.statistics.nodes += 1;
             self.incumbent.control.check_limits()?;
+            if !self.incumbent.problem.admits(&self.assignment) {
+                return Ok(());
+            }
             let plan = self.options.plan(self.assignment.clone());
             self.incumbent.offer_some(plan);
             if !self.options.is_complete() {

@@ -494,7 +494,7 @@ impl Checker<'_> {
             channels: Channels::Shared,
             has_links: settings.communication.has_links(),
         };
-        let in_flight = match self.has_room_for_hiding {
+        let in_flight = match self.overruns.is_empty() {
             true => InFlight::Hiding,
             false => InFlight::Standard,
         };

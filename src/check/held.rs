@@ -4,14 +4,16 @@
 //! transfer beside the work keeps a micro-batch away for longer: to reach the period, a stage may need more of them, as the
 //! simulator finds. A plan that has no memory for these runs all the same, with fewer in flight and a longer period.
 
+use super::modes::{Placed, Sum};
 use super::{Checker, Violation, workers};
 use crate::model::options::Schedule;
+use crate::problem::pipeline::{Pipeline, hiding_in_flight};
 use crate::problem::plan::{Overrun, Plan};
 use crate::schedule::simulate;
 
 impl Checker<'_> {
     /// Stages that hold more than their memory if transfers are to be hidden.
-    pub(super) fn overruns(&mut self, plan: &Plan) -> Vec<Overrun> {
+    pub(super) fn overruns_of(&mut self, plan: &Plan) -> Vec<Overrun> {
         let settings = self.settings;
         if !settings.mode.trains() || !settings.communication.has_links() {
             return Vec::new();
@@ -48,9 +50,44 @@ impl Checker<'_> {
         stages.filter_map(overrun).collect()
     }
 
+    /// The same of stages in modes, whose hosts may hold too much as well.
+    pub(super) fn overruns_of_modes(
+        &self,
+        (placed, sums): (&[Placed], &[Sum]),
+        pipeline: &Pipeline,
+    ) -> Vec<Overrun> {
+        let settings = self.settings;
+        if !settings.mode.trains() || !pipeline.has_links {
+            return Vec::new();
+        }
+        let micro_batches = settings.micro_batches.unwrap_or(u64::MAX);
+        let in_flight = hiding_in_flight(pipeline, settings.schedule, micro_batches);
+        let kinds = &self.instance.cluster.kinds;
+        let overrun = |(k, (in_flight, (placed, sum))): (usize, (u64, (&Placed, &Sum)))| {
+            let held = |each: u128| u128::from(in_flight) * each;
+            let bytes = sum.base_bytes(placed) + held(sum.stash_bytes) + sum.workspace_bytes;
+            let at_host = sum.states_of_device(placed).0 + held(sum.host_bytes);
+            let host = kinds[placed.kind].host.and_then(|host| host.memory_bytes);
+            let limits = [settings.device_bytes(&self.instance.cluster, placed.kind), host];
+            let over = |(bytes, limit): (u128, Option<u64>)| {
+                let memory_bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
+                let over_bytes = memory_bytes.checked_sub(limit?).filter(|&over| over > 0)?;
+                Some(Overrun {
+                    stage: k + 1,
+                    in_flight,
+                    memory_bytes,
+                    over_bytes,
+                })
+            };
+            [bytes, at_host].into_iter().zip(limits).find_map(over)
+        };
+        let stages = in_flight.into_iter().zip(placed.iter().zip(sums)).enumerate();
+        stages.filter_map(overrun).collect()
+    }
+
     /// A plan need not say that it overruns, but must not say so wrongly.
-    pub(super) fn stated_overruns(&mut self, plan: &Plan, overruns: &[Overrun]) {
-        if !plan.overruns.is_empty() && plan.overruns != overruns {
+    pub(super) fn stated_overruns(&mut self, plan: &Plan) {
+        if !plan.overruns.is_empty() && plan.overruns != self.overruns {
             let shown = |overruns: &[Overrun]| match overruns {
                 [] => "none".to_owned(),
                 all => all.iter().map(Overrun::to_string).collect::<Vec<_>>().join("; "),
@@ -58,7 +95,7 @@ impl Checker<'_> {
             self.violations.push(Violation::Field {
                 field: "overruns".into(),
                 found: shown(&plan.overruns),
-                expected: shown(overruns).into(),
+                expected: shown(&self.overruns).into(),
             });
         }
     }

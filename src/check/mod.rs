@@ -107,7 +107,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         stage_of: [(); 2].map(|()| vec![None; instance.network.layers.len()]),
         staff: Vec::new(),
         in_flight: Vec::new(),
-        has_room_for_hiding: true,
+        overruns: Vec::new(),
         run: None,
         figures: vec![Figures::default(); plan.stages.len()],
         chunks_ms: Vec::new(),
@@ -117,7 +117,6 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
     check.fields_of_kind(plan);
     check.problem(plan);
     let mut objective_ms = None;
-    let mut overruns = Vec::new();
     if !plan.stages.is_empty() {
         check.staff = workers::staff(instance, settings, plan, &mut check.violations);
         workers::same_everywhere(instance, settings, plan, &mut check.violations);
@@ -142,25 +141,24 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         } else if settings.modal {
             objective_ms = check.modal_costs(plan);
         } else {
-            overruns = check.overruns(plan);
-            check.has_room_for_hiding = overruns.is_empty();
+            check.overruns = check.overruns_of(plan);
             objective_ms = check.costs(plan);
             check.counts(plan);
         }
     }
-    let in_flight = match check.has_room_for_hiding {
+    let in_flight = match check.overruns.is_empty() {
         true => InFlight::Hiding,
         false => InFlight::Standard,
     };
     let run = check.run.or_else(|| simulate::run_of(plan, in_flight));
     check.stated_run(plan, run);
     check.claims(plan);
-    check.stated_overruns(plan, &overruns);
+    check.stated_overruns(plan);
     check.stated_room(plan);
     Verdict {
         violations: check.violations,
         objective_ms,
-        overruns,
+        overruns: check.overruns,
         run,
         figures: check.figures,
         chunks_ms: check.chunks_ms,
@@ -178,8 +176,8 @@ struct Checker<'a> {
     staff: Vec<workers::Staff>,
     /// Micro-batches in flight on every stage, where they are more than the schedule's own; empty while those count.
     in_flight: Vec<u64>,
-    /// Whether every stage has memory for as many micro-batches as hide overlapped transfers.
-    has_room_for_hiding: bool,
+    /// Stages without memory for as many micro-batches as hide overlapped transfers.
+    overruns: Vec<Overrun>,
     /// How chunks run, where that is known.
     run: Option<PlanRun>,
     /// What every stage comes to, as far as it is known.

@@ -70,7 +70,7 @@ pub(super) struct Sum {
     shared_bytes: u128,
     pub(super) stash_bytes: u128,
     pub(super) host_bytes: u128,
-    workspace_bytes: u128,
+    pub(super) workspace_bytes: u128,
 }
 
 /// Positions in [`Sum::moved_ns`].
@@ -84,7 +84,7 @@ impl Sum {
     }
 
     /// What a device holds for good, with its part of what replicas share out.
-    fn base_bytes(&self, placed: &Placed) -> u128 {
+    pub(super) fn base_bytes(&self, placed: &Placed) -> u128 {
         self.held_bytes + self.shared_bytes.div_ceil(placed.copies() as u128)
     }
 
@@ -116,10 +116,14 @@ impl Checker<'_> {
             period_ms = period_ms.max(load_ms);
             behind += placed[k].replicas as u64;
         }
+        let pipeline = self.pipeline(&placed);
+        if !self.settings.has_virtual_stages() {
+            self.overruns = self.overruns_of_modes((&placed, &sums), &pipeline);
+        }
         let objective_ms = match self.settings.objective {
             _ if self.settings.has_virtual_stages() => self.chunks_of_rows(plan, &placed, &sums)?,
             _ if self.settings.reads_prompt() => self.modal_read_ms(plan, (&placed, &modes)),
-            Objective::Iteration | Objective::Latency => self.iteration_ms(&placed),
+            Objective::Iteration | Objective::Latency => self.iteration_ms(&pipeline),
             Objective::Period | Objective::Tokens | Objective::Formula => period_ms,
         };
         if let Some(stated) = plan.objective_ms {
@@ -128,9 +132,8 @@ impl Checker<'_> {
         Some(objective_ms)
     }
 
-    /// The time of an iteration as a simulation of the recomputed stages says, in ms.
-    fn iteration_ms(&self, placed: &[Placed]) -> f64 {
-        let settings = self.settings;
+    /// The recomputed stages, as they are run.
+    fn pipeline(&self, placed: &[Placed]) -> Pipeline {
         let stage = |(figures, placed): (&Figures, &Placed)| {
             // Times are whole ns, those of a replica.
             let ns = |ms: f64| (ms * placed.replicas as f64 * NS_PER_MS).round() as u64;
@@ -147,17 +150,26 @@ impl Checker<'_> {
                 once_ns: (figures.synchronization_ms.unwrap_or(0.0) * NS_PER_MS).round() as u64,
             }
         };
-        let pipeline = Pipeline {
+        Pipeline {
             stages: self.figures.iter().zip(placed).map(stage).collect(),
-            trains: settings.mode.trains(),
+            trains: self.settings.mode.trains(),
             channels: Channels::Shared,
-            has_links: false,
-        };
+            has_links: self.settings.communication.has_links(),
+        }
+    }
+
+    /// The time of an iteration as a simulation of the recomputed stages says, in ms.
+    fn iteration_ms(&self, pipeline: &Pipeline) -> f64 {
+        let settings = self.settings;
         let micro_batches = match settings.objective {
             Objective::Latency => 1,
             _ => settings.micro_batches.unwrap_or(1),
         };
-        let ns = simulate::iteration_ns(&pipeline, settings.schedule, InFlight::Standard, micro_batches);
+        let in_flight = match pipeline.has_links && self.overruns.is_empty() {
+            true => InFlight::Hiding,
+            false => InFlight::Standard,
+        };
+        let ns = simulate::iteration_ns(pipeline, settings.schedule, in_flight, micro_batches);
         ns as f64 / NS_PER_MS
     }
 
@@ -813,8 +825,19 @@ impl Checker<'_> {
         let trains = self.settings.mode.trains();
         let forward = shared(sum.forward_ns + sum.group_forward_ns);
         let backward = shared(sum.backward_ns + sum.group_ns - sum.group_forward_ns);
-        let moved = shared(sum.moved_ns.iter().flatten().sum()) + ring_ms;
-        let load_ms = forward + backward + moved;
+        let [received, sent] =
+            [RECEIVED, SENT].map(|way| shared(sum.moved_ns.iter().map(|moved| moved[way]).sum()));
+        // Links work side by side, and beside the work.
+        let (moved, load_ms) = match self.settings.communication.has_links() {
+            true => (
+                received.max(sent) + ring_ms,
+                (forward + backward).max(received).max(sent) + ring_ms,
+            ),
+            false => (
+                received + sent + ring_ms,
+                forward + backward + received + sent + ring_ms,
+            ),
+        };
         let [there, back] = sum.moved_ns.map(|moved| moved.map(shared));
         let ways = |[in_ms, out_ms]: [f64; 2]| Moved { in_ms, out_ms };
         let figures = Figures {

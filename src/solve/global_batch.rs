@@ -298,8 +298,6 @@ impl Question {
             Some(replicas) => !replicas.is_one() || splits_sequences,
             None => replicates,
         };
-        // Who shares out experts does not split sequences.
-        let shares_experts = has_replicas && !splits_sequences && has_experts(instance);
         let chosen = PipelineOptions {
             mode: (!trains).then_some(Mode::Inference),
             objective: Some(Objective::Iteration),
@@ -309,7 +307,7 @@ impl Question {
             optimizer_sharding: (trains && has_replicas).then_some(OptimizerSharding::Zero1),
             tensor: (staffing != Staffing::One).then_some(Degrees::Choose),
             replicas: replicates.then_some(Degrees::Choose),
-            expert: shares_experts.then_some(Degrees::Choose),
+            expert: (has_replicas && has_experts(instance)).then_some(Degrees::Choose),
             recompute: (trains && recomputes).then_some(Recompute::Choose),
             virtual_stages: takes_chunks.then_some(Degrees::Choose),
             ..PipelineOptions::default()

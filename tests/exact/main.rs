@@ -38,6 +38,7 @@ mod modes;
 mod offload;
 mod optimal_plans;
 mod oracles_agree;
+mod overlapped;
 mod placement;
 mod prompts;
 mod prompts_in_modes;

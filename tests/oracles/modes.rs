@@ -5,7 +5,9 @@ use stagecut::cluster::Link;
 use stagecut::instance::Instance;
 use stagecut::network::{LayerMode, Size, Tensor};
 use stagecut::options::{DeviceOrder, Mode, Optimizer, OptimizerSharding, Schedule, StatePrecision};
+use stagecut::problem::pipeline::hiding_in_flight;
 use stagecut::settings::Settings;
+use stagecut::simulate::{Channels, InFlight, PhaseTimes, Pipeline, StageTimes, iteration_ns};
 
 use super::replicas::Stage;
 
@@ -49,6 +51,17 @@ pub(super) struct Run {
     /// Whether states of the optimiser lie at hosts.
     pub(super) at_host: bool,
     pub(super) start: usize,
+}
+
+/// A way to run a stage that fits.
+#[derive(PartialEq)]
+struct RunWay {
+    /// Forward and backward time and ring, in whole ns.
+    times: [f64; 3],
+    /// What each layer computes again.
+    names: Vec<String>,
+    /// Micro-batches in flight that there is memory for.
+    most_in_flight: u64,
 }
 
 impl Run {
@@ -354,19 +367,21 @@ impl<'a> Search<'a> {
             let Some((work_ns, gradients)) = self.work_ns(&layers, run, in_flight) else {
                 return f64::INFINITY;
             };
-            let moved_ns: f64 = self
-                .instance
-                .network
-                .tensors
-                .iter()
-                .map(|tensor| self.moved_ns(tensor, k, runs))
-                .sum();
+            let [received_ns, sent_ns] = [0, 1].map(|way| -> f64 {
+                let tensors = self.instance.network.tensors.iter();
+                let links = tensors.map(|tensor| self.on_links(tensor, k, runs));
+                links.map(|moved| moved[0][way] + moved[1][way]).sum()
+            });
+            let busy_ns = match self.settings.communication.has_links() {
+                true => work_ns.max(received_ns).max(sent_ns),
+                false => work_ns + received_ns + sent_ns,
+            };
             let all = self.settings.micro_batches.unwrap_or(1) as f64;
             let of_experts = self.expert_gradients(&layers, run);
             let rings_ns = self.rings_ns(run, gradients - of_experts, of_experts);
             let copies_ns = self.copies_of_states_ns(self.states_at_host(&layers, run, false), run);
             let ring_ns = rings_ns.into_iter().sum::<f64>() + (self.sums_ns(k, runs) + copies_ns) / all;
-            longest = longest.max((work_ns + moved_ns) / run.replicas as f64 + ring_ns);
+            longest = longest.max(busy_ns / run.replicas as f64 + ring_ns);
         }
         longest
     }
@@ -394,12 +409,14 @@ impl<'a> Search<'a> {
             let moved = self.instance.network.tensors.iter();
             let moved = moved.map(|tensor| self.moved_by_pass(tensor, k, runs));
             let moved = moved.fold([0.0, 0.0], |sum, ns| [sum[0] + ns[0], sum[1] + ns[1]]);
+            let has_links = self.settings.communication.has_links();
+            let waited = if has_links { [0.0; 2] } else { moved };
             let layers: Vec<usize> = (0..self.stage_of.len())
                 .filter(|&layer| self.stage_of[layer] == k)
                 .collect();
             let sums_ns = (self.sums_ns(k, runs) - 1e-6).ceil().max(0.0);
-            let mut ways = self.works_by_pass(&layers, run, in_flight, moved);
-            ways.iter_mut().for_each(|([.., once], _)| *once += sums_ns);
+            let mut ways = self.works_by_pass(&layers, run, in_flight, waited);
+            ways.iter_mut().for_each(|way| way.times[2] += sums_ns);
             choices.push(ways);
         }
         choices.reverse();
@@ -409,9 +426,12 @@ impl<'a> Search<'a> {
             let mut stages = Vec::new();
             let mut rings = Vec::new();
             let mut again = Vec::new();
+            let mut ways = Vec::new();
             for (choices, run) in choices.iter().zip(runs) {
-                let ([forward, backward, ring], names) = &choices[code % choices.len()];
-                again.push(names);
+                let way = &choices[code % choices.len()];
+                let [forward, backward, ring] = &way.times;
+                again.push(&way.names);
+                ways.push(way);
                 code /= choices.len();
                 stages.push(Stage {
                     forward: *forward as u64,
@@ -421,6 +441,10 @@ impl<'a> Search<'a> {
                 rings.push(*ring);
             }
             if self.settings.target.is_some() && !can_be_told(&again) {
+                continue;
+            }
+            if self.settings.communication.has_links() {
+                best_ns = best_ns.min(self.with_links_ns(runs, &ways) as f64);
                 continue;
             }
             // In inference backward passes take no time, and come last.
@@ -434,21 +458,56 @@ impl<'a> Search<'a> {
         best_ns
     }
 
+    /// The time of an iteration whose transfers run on links of their own, with as many micro-batches in flight as hide them where all stages have
+    /// memory for these.
+    fn with_links_ns(&self, runs: &[Run], ways: &[&RunWay]) -> u64 {
+        let stages = ways.iter().zip(runs).enumerate().map(|(k, (way, run))| {
+            let tensors = self.instance.network.tensors.iter();
+            let links: Vec<[[f64; 2]; 2]> = tensors.map(|tensor| self.on_links(tensor, k, runs)).collect();
+            let phase = |pass: usize| {
+                let moved = |way: usize| links.iter().map(|moved| moved[pass][way]).sum::<f64>() as u64;
+                PhaseTimes {
+                    in_ns: moved(0),
+                    work_ns: way.times[pass] as u64,
+                    out_ns: moved(1),
+                }
+            };
+            StageTimes {
+                forward: phase(0),
+                backward: phase(1),
+                weight_ns: 0,
+                replicas: run.replicas as u64,
+                once_ns: way.times[2] as u64,
+            }
+        });
+        let pipeline = Pipeline {
+            stages: stages.collect(),
+            trains: self.settings.mode == Mode::Training,
+            channels: Channels::Shared,
+            has_links: true,
+        };
+        let (schedule, all) = (self.settings.schedule, self.settings.run_micro_batches());
+        let hiding = hiding_in_flight(&pipeline, schedule, all);
+        let has_room = ways
+            .iter()
+            .zip(hiding)
+            .all(|(way, in_flight)| in_flight <= way.most_in_flight);
+        let in_flight = match has_room || !pipeline.trains {
+            true => InFlight::Hiding,
+            false => InFlight::Standard,
+        };
+        iteration_ns(&pipeline, schedule, in_flight, all)
+    }
+
     /// Forward and backward time and ring of every way to run a stage that fits, in whole ns.
-    fn works_by_pass(
-        &self,
-        layers: &[usize],
-        run: Run,
-        in_flight: u64,
-        moved: [f64; 2],
-    ) -> Vec<([f64; 3], Vec<String>)> {
+    fn works_by_pass(&self, layers: &[usize], run: Run, in_flight: u64, moved: [f64; 2]) -> Vec<RunWay> {
         let choices: Vec<Vec<LayerMode>> = layers.iter().map(|&layer| self.modes(layer, run)).collect();
         let count = choices.iter().map(Vec::len).product::<usize>();
-        let mut ways: Vec<([f64; 3], Vec<String>)> = Vec::new();
+        let mut ways: Vec<RunWay> = Vec::new();
         for mut code in 0..count {
             let [mut forward, mut backward] = moved;
             let mut names = Vec::new();
-            let mut at_host = 0;
+            let (mut at_host, mut stash) = (0, [0; 2]);
             let [kept_twice, gradients_twice, shared_twice] = self.counted_twice(layers, run);
             let (mut bytes, mut shared_bytes, mut workspace, mut gradients) =
                 (-kept_twice, -shared_twice, 0.0, -gradients_twice);
@@ -461,6 +520,8 @@ impl<'a> Search<'a> {
                 forward += there;
                 backward += back;
                 bytes += kept;
+                stash[0] += mode.stash_bytes.div_ceil(run.context as u64);
+                stash[1] += self.host_bytes(mode, run);
                 at_host += self.host_bytes(mode, run) * in_flight;
                 gradients += gradient;
                 shared_bytes += shared;
@@ -482,7 +543,17 @@ impl<'a> Search<'a> {
                 } else {
                     Vec::new()
                 };
-                let way = ([forward, backward, ring], names);
+                let fits = |more: u64| {
+                    self.fits(run.kind, bytes + (more * stash[0]) as f64)
+                        && self.fits_host(run, at_host + more * stash[1], states)
+                };
+                let way = RunWay {
+                    times: [forward, backward, ring],
+                    names,
+                    most_in_flight: in_flight
+                        + (0..micro_batches as u64).take_while(|&more| fits(more)).count() as u64
+                        - 1,
+                };
                 if !ways.contains(&way) {
                     ways.push(way);
                 }
@@ -544,6 +615,16 @@ impl<'a> Search<'a> {
             (Mode::Training, true) if self.instance.network.layers[tensor.producer].backward => [0.0, ns],
             _ => [ns, 0.0],
         }
+    }
+
+    /// What a stage's links receive and send of a tensor in forward and in backward propagation.
+    fn on_links(&self, tensor: &Tensor, stage: usize, runs: &[Run]) -> [[f64; 2]; 2] {
+        let [there, back] = self.moved_by_pass(tensor, stage, runs);
+        let leaves = stage == self.stage_of[tensor.producer];
+        // A gradient goes the other way; a tensor of backward operators goes the way it says.
+        let returns = !self.instance.network.layers[tensor.producer].backward;
+        let way = |ns: f64, leaves: bool| if leaves { [0.0, ns] } else { [ns, 0.0] };
+        [way(there, leaves), way(back, leaves != returns)]
     }
 
     /// The modes of a layer at the degree of a stage, on its devices, that the options allow.

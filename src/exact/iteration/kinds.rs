@@ -22,6 +22,8 @@ pub(super) struct Kinds<'a> {
     pipeline: Problem,
     /// Whether ways of a layer differ in their backward passes alone.
     has_one_forward: bool,
+    /// Whether stages take what is said of their work and transfers.
+    takes_as_told: bool,
 }
 
 /// The same before anything of it is laid out: there are many, and few are looked for.
@@ -96,6 +98,7 @@ impl<'a> KindFamily<'a> {
             unit,
             pipeline,
             has_one_forward: items.all(|item| item.layers.iter().all(has_one_forward)),
+            takes_as_told: self.modes.takes_as_told(),
         })
     }
 }
@@ -205,7 +208,12 @@ impl StageOptions for Kinds<'_> {
     }
 
     fn is_complete(&self) -> bool {
-        self.has_one_forward
+        // What hides transfers may go better with other ways than the fastest.
+        self.has_one_forward && (!self.modes.has_links || self.takes_as_told)
+    }
+
+    fn hides_as_told(&self) -> bool {
+        !self.modes.has_links || (self.is_one() && self.takes_as_told)
     }
 
     fn may_follow(&self, ahead: u32, behind: u32) -> bool {

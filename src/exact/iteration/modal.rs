@@ -56,7 +56,8 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
     if modes.rows.len() > 1 {
         offer_plan_of_period(&mut incumbent, modes);
     }
-    if problem.settings.objective == Objective::Latency && !problem.settings.mode.trains() {
+    let is_one_way = problem.settings.objective == Objective::Latency && !problem.settings.mode.trains();
+    if is_one_way && !modes.has_links {
         let share = share(control);
         let mut restricted = incumbent.under(share.as_ref().unwrap_or(control));
         find_soonest(&mut restricted, modes);

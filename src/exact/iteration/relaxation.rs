@@ -62,6 +62,8 @@ enum Late {
     BeyondLead,
     /// All but one: phases, or a single one.
     AllButOne,
+    /// Nobody knows: as many may be in flight as hide transfers.
+    Unknown,
 }
 
 /// The least bounds of what begins at an ideal, in ns; `u64::MAX` where no plan goes on so.
@@ -156,7 +158,8 @@ impl Relaxation {
             ends: Vec::new(),
             micro_batches: settings.run_micro_batches(),
             late: match (settings.mode.trains(), settings.schedule.is_all_forward_first()) {
-                (true, false) => Late::BeyondLead,
+                (true, false) if options.hides_as_told() => Late::BeyondLead,
+                (true, false) => Late::Unknown,
                 (false, _) | (true, true) => Late::AllButOne,
             },
             hiding: None,
@@ -236,6 +239,7 @@ impl Relaxation {
                 [alternating_ns(late), alternating_ns(0)]
             }
             Late::AllButOne => [busy_ns.max(passed_ns + others * load_ns); 2],
+            Late::Unknown => [alternating_ns(0); 2],
         })
     }
 

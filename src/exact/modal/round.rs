@@ -32,8 +32,9 @@ struct End {
 struct Timed {
     /// Its layers.
     work: u64,
-    /// What crosses its ends.
+    /// What crosses its ends, and what its links are busy with.
     moved: u64,
+    links: u64,
     replicas: u64,
     ring: u64,
     /// All of it.
@@ -45,11 +46,12 @@ impl Timed {
         let mut timed = Self {
             work: stage.sum.time,
             moved: placement.moved(&stage.crossing),
+            links: stage.crossing.each(0),
             replicas: run.mode.replicas as u64,
             ring: space.ring(stage, run, placement),
             time: 0,
         };
-        timed.time = (timed.work + timed.moved).div_ceil(timed.replicas) + timed.ring;
+        timed.time = timed.taken(timed.work);
         timed
     }
 
@@ -57,8 +59,12 @@ impl Timed {
     fn with(&self, work: u64) -> u64 {
         match work == self.work {
             true => self.time,
-            false => (work + self.moved).div_ceil(self.replicas) + self.ring,
+            false => self.taken(work),
         }
+    }
+
+    fn taken(&self, work: u64) -> u64 {
+        (work + self.moved).max(self.links).div_ceil(self.replicas) + self.ring
     }
 }
 

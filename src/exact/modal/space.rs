@@ -129,7 +129,7 @@ impl<'a> Space<'a> {
 
     /// The time of a stage between its micro-batches: its layers take `work`, and no tensor goes farther than over the boundary.
     pub(super) fn time(&self, stage: &Stage, run: &Run, placement: &Placement, work: u64) -> u64 {
-        let each = work + placement.moved(&stage.crossing);
+        let each = stage.crossing.each(work + placement.moved(&stage.crossing));
         each.div_ceil(run.mode.replicas as u64) + self.ring(stage, run, placement)
     }
 
@@ -155,7 +155,8 @@ impl<'a> Space<'a> {
 
     /// No stage of these replicas takes less, wherever it lies.
     pub(super) fn least_time(&self, stage: &Stage, run: &Run) -> u64 {
-        (stage.sum.time + stage.crossing.least()).div_ceil(run.mode.replicas as u64) + stage.sums.least()
+        let each = stage.crossing.each(stage.sum.time + stage.crossing.least());
+        each.div_ceil(run.mode.replicas as u64) + stage.sums.least()
     }
 }
 

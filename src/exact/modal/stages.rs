@@ -4,7 +4,7 @@ use crate::exact::bits;
 use crate::exact::modal::items::{Room, Sum};
 use crate::exact::modal::space::Space;
 use crate::problem::confined::{Confined, Held};
-use crate::problem::modes::{ByLevel, LEVELS, Memory, ModalTransfer, Modes, StageMode};
+use crate::problem::modes::{BETWEEN, ByLevel, LEVELS, Memory, ModalTransfer, Modes, Passes, StageMode};
 use crate::problem::plan::StoppedBy;
 
 /// A stage off the end of an ideal, at a degree.
@@ -33,9 +33,16 @@ pub(super) struct Crossing {
     pub behind: ByLevel,
     /// What the stage sends over both.
     pub both: ByLevel,
+    /// What its links receive and send beside the work, where transfers run there: then they take nothing else.
+    links: [u64; 2],
 }
 
 impl Crossing {
+    /// What a replica is busy with whose work and transfers that it waits for take so long.
+    pub(super) fn each(&self, waited: u64) -> u64 {
+        waited.max(self.links[0]).max(self.links[1])
+    }
+
     /// Whatever the levels.
     pub(super) fn least(&self) -> u64 {
         let least = |ticks: ByLevel| ticks.into_iter().min().unwrap_or(0);
@@ -100,6 +107,21 @@ pub(in crate::exact) fn payment(
         side,
         std::array::from_fn(|level| transfer.ticks[level] + most[level]),
     ))
+}
+
+/// What a stage's links receive and send of a transfer at a degree, its items being those `inside`; all links are alike.
+fn on_links(transfer: &ModalTransfer, degree: usize, inside: &dyn Fn(usize) -> bool) -> [u64; 2] {
+    let Some((_, paid)) = payment(transfer, degree, inside, &|_| true) else {
+        return [0; 2];
+    };
+    let gradient = match transfer.passes {
+        Passes::Both => paid[BETWEEN] / 2,
+        Passes::Forward | Passes::Backward => 0,
+    };
+    match inside(transfer.producer) {
+        true => [gradient, paid[BETWEEN] - gradient],
+        false => [paid[BETWEEN] - gradient, gradient],
+    }
 }
 
 impl Stage {
@@ -339,6 +361,14 @@ impl Walk {
             for &t in &space.modes.transfers_of[item] {
                 let transfer = &space.modes.transfers[t];
                 let is_inside = |other: usize| bits::contains(&self.inside, other);
+                if space.modes.has_links {
+                    let before = on_links(transfer, degree, &is_inside);
+                    let is_inside = |other: usize| other == item || is_inside(other);
+                    let now = on_links(transfer, degree, &is_inside);
+                    let links = &mut crossing.links;
+                    *links = [0, 1].map(|link| links[link] + now[link] - before[link]);
+                    continue;
+                }
                 let is_ahead = |other: usize| bits::contains(left, other);
                 if let Some((side, ticks)) = payment(transfer, degree, &is_inside, &is_ahead) {
                     crossing.subtract((side, space.paid_at_least(t, ticks)));

@@ -352,6 +352,9 @@ pub fn too_large(problem: &Problem, modes: &Modes) -> Result<(), Unsupported> {
             "its devices differ and its links have two levels, of which a program of modes knows one kind of device alone",
         );
     }
+    if modes.has_links {
+        return Err("its transfers run beside the work, of which a program of modes knows nothing");
+    }
     if modes.degrees.iter().any(|degree| degree.expert > 1) {
         return Err("its experts may be shared out, of which a program of modes knows nothing");
     }

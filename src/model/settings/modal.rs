@@ -7,8 +7,8 @@ use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::Layer;
 use crate::model::options::{
-    Communication, Cuts, Degrees, DeviceOrder, Objective, OptimizerOffload, OptimizerSharding,
-    PipelineOptions, Recompute, Schedule, Synchronization,
+    Cuts, Degrees, DeviceOrder, Objective, OptimizerOffload, OptimizerSharding, PipelineOptions, Recompute,
+    Schedule, Synchronization,
 };
 use crate::model::recompute::OFFLOAD;
 use crate::model::setting;
@@ -169,9 +169,15 @@ impl Settings {
             "`iteration`, `latency` or `period`",
         );
         refuse(
-            self.communication == Communication::Overlapped,
+            self.communication.has_links() && instance.cluster.unlike_links().is_some(),
             setting::COMMUNICATION,
             "`overlapped`".into(),
+            "`blocking` or `ignored`",
+        );
+        refuse(
+            self.communication.has_links() && self.may_have_virtual_stages(),
+            setting::COMMUNICATION,
+            "`overlapped` and virtual stages".into(),
             "`blocking` or `ignored`",
         );
         refuse(

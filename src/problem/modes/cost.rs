@@ -20,6 +20,8 @@ pub struct ModalStage {
     pub collective_back: u64,
     /// Tensors that enter and leave, forward and backward.
     pub moved: [Moves; 2],
+    /// Whether they do so on links beside the work.
+    pub has_links: bool,
     /// The exchange of gradients between replicas, as far as each micro-batch bears it.
     pub synchronization: u64,
     /// The same once an iteration, in whole ns.
@@ -52,9 +54,14 @@ pub struct Moves {
 }
 
 impl ModalStage {
-    /// All that enters and leaves.
+    /// What its transfers take: one after the other, or side by side on two links.
     pub fn transfers(&self) -> u64 {
-        self.moved.iter().map(|moves| moves.received + moves.sent).sum()
+        let all = |of: fn(&Moves) -> u64| self.moved.iter().map(of).sum::<u64>();
+        let [received, sent] = [all(|moves| moves.received), all(|moves| moves.sent)];
+        match self.has_links {
+            true => received.max(sent),
+            false => received + sent,
+        }
     }
 
     /// Forward and backward work, with what its tensor group reduces.
@@ -94,9 +101,13 @@ impl ModalStage {
         self.each() + self.synchronization
     }
 
-    /// What a replica takes for one of its micro-batches.
+    /// What a replica is busy with for one of its micro-batches: it waits for its transfers, or one of its links may be busier.
     pub fn each(&self) -> u64 {
-        self.forward + self.backward + self.collective + self.transfers()
+        let work = self.forward + self.backward + self.collective;
+        match self.has_links {
+            true => work.max(self.transfers()),
+            false => work + self.transfers(),
+        }
     }
 }
 
@@ -222,6 +233,7 @@ impl Modes {
             placed.starts.push(start);
             placed.stages.push(ModalStage {
                 replicas: mode.replicas,
+                has_links: self.has_links,
                 ..ModalStage::default()
             });
             placed.groups_fit &= self.groups_fit(start, mode);

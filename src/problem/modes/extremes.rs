@@ -35,6 +35,22 @@ impl Modes {
         work.sum::<u64>() + crossing.sum::<u64>() + rings.max().unwrap_or(0) + tables.sum::<u64>()
     }
 
+    /// Whether every layer has one way at each degree, and no tensor moves more at one than at another.
+    pub(crate) fn takes_as_told(&self) -> bool {
+        let layers = self
+            .items
+            .iter()
+            .flatten()
+            .flatten()
+            .flat_map(|item| &item.layers);
+        let mut beside = self
+            .transfers
+            .iter()
+            .flat_map(|of| of.leaving.iter().chain(&of.entering))
+            .flatten();
+        layers.into_iter().all(|layer| layer.ways.len() == 1) && beside.all(|ticks| *ticks == [0; LEVELS])
+    }
+
     /// What every plan's period is a multiple of, in ticks: what all times have in common, where replicas divide it and exchange nothing.
     pub fn quantum(&self) -> u64 {
         let items = || self.items.iter().flatten().flatten();
@@ -54,7 +70,11 @@ impl Modes {
         let turns = replicas.try_fold(1u64, |all, d| all.checked_mul(d / gcd(all, d)));
         match turns {
             Some(turns)
-                if !exchanges && self.copies.is_empty() && common > 0 && common.is_multiple_of(turns) =>
+                if !exchanges
+                    && !self.has_links
+                    && self.copies.is_empty()
+                    && common > 0
+                    && common.is_multiple_of(turns) =>
             {
                 common / turns
             }

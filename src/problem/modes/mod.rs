@@ -54,6 +54,8 @@ pub struct Modes {
     pub copies: Vec<ModalCopies>,
     /// The links.
     pub links: Links,
+    /// Whether transfers run on them beside the work; then all are alike.
+    pub has_links: bool,
     /// Micro-batches in flight.
     pub flight: Flight,
     /// How it is decided what a stage computes again.
@@ -273,6 +275,7 @@ impl Modes {
         let replicas: Vec<usize> = allowed.filter(divides).collect();
         let mut modes = Self {
             links: Links::new(&instance.cluster, settings, &rows),
+            has_links: settings.communication.has_links(),
             degrees: Degree::all(network, settings, (&rows, &replicas)),
             devices,
             rows,

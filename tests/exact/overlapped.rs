@@ -1,0 +1,140 @@
+//! Transfers that run on links of their own beside the work of stages in modes: by hand, and against brute force with whatever modes know.
+
+use crate::common::modal::{add_context, add_experts, add_hosts, on_unlike_devices, random_modal, shard};
+use crate::common::{draws, seeds};
+use crate::copies::{Seen, hold, solved};
+use stagecut::instance::Instance;
+use stagecut::options::{Communication, Objective, PipelineOptions, Schedule};
+use stagecut::plan::Status;
+use stagecut::settings::Settings;
+use stagecut::simulate::{Request, simulate};
+use stagecut::spec::{
+    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, NodesSpec, TensorSpec,
+};
+
+/// Two layers of 4 + 8 ms, and a tensor of 20 MB between them, on four devices with links of 10 GB/s: 2 ms there, and 2 ms back.
+fn two() -> InstanceSpec {
+    let layer = |id: &str| LayerSpec {
+        id: id.into(),
+        forward_ms: Some(4.0),
+        backward_ms: Some(8.0),
+        ..LayerSpec::default()
+    };
+    InstanceSpec {
+        network: NetworkSpec {
+            layers: vec![layer("a"), layer("b")],
+            tensors: vec![TensorSpec {
+                producer: "a".into(),
+                consumers: vec!["b".into()],
+                bytes: Some(2e7),
+                ..TensorSpec::default()
+            }],
+            ..NetworkSpec::default()
+        },
+        cluster: Some(ClusterSpec {
+            device_kinds: vec![DeviceKindSpec {
+                count: Some(4),
+                ..DeviceKindSpec::default()
+            }],
+            link: Some(LinkSpec {
+                bandwidth_bytes_per_s: 1e10,
+                latency_ms: 0.0,
+                nodes: None,
+            }),
+            ..ClusterSpec::default()
+        }),
+        ..InstanceSpec::default()
+    }
+}
+
+fn asked(objective: Objective, communication: Communication) -> PipelineOptions {
+    PipelineOptions {
+        objective: Some(objective),
+        communication: Some(communication),
+        replicas: Some(2.into()),
+        stages: Some(2),
+        all_stages: Some(true),
+        micro_batches: Some(4),
+        ..PipelineOptions::default()
+    }
+}
+
+/// Two replicas of each layer: one micro-batch every 6 ms, and what waits for its transfers takes (12 + 2 + 2) / 2.
+#[test]
+fn the_example_of_the_page() {
+    let of = |objective: Objective, communication: Communication| {
+        let plan = solved(&two(), &asked(objective, communication));
+        assert_eq!(plan.status, Status::Optimal);
+        (plan.objective_ms.unwrap(), plan)
+    };
+    assert_eq!(of(Objective::Period, Communication::Overlapped).0, 6.0);
+    assert_eq!(of(Objective::Period, Communication::Blocking).0, 8.0);
+    // Each replica runs two micro-batches. The first one's way is 4 + 2 + 4 + 8 + 2 + 8, and the other's last pass lies behind it.
+    let (ms, plan) = of(Objective::Iteration, Communication::Overlapped);
+    assert_eq!(ms, 28.0 + 12.0);
+    assert_eq!(plan.stages[0].load_ms, 6.0);
+    assert_eq!(plan.stages[0].communication_ms, 1.0);
+    let run = simulate(&plan, &Request::default()).unwrap();
+    assert_eq!(run.iteration_ms, ms);
+}
+
+#[test]
+fn what_cannot_be_is_refused_by_name() {
+    let told = |spec: &InstanceSpec, more: PipelineOptions| {
+        let instance = Instance::from_spec(spec).unwrap();
+        let options = more.or(&asked(Objective::Iteration, Communication::Overlapped));
+        Settings::resolve(&instance, &options).unwrap_err().to_string()
+    };
+    let chunks = PipelineOptions {
+        virtual_stages: Some(2.into()),
+        schedule: Some(Schedule::Interleaved),
+        ..PipelineOptions::default()
+    };
+    let found = told(&two(), chunks);
+    assert!(found.contains("`overlapped` and virtual stages"), "{found}");
+    let mut spec = two();
+    let link = spec.cluster.as_mut().unwrap().link.as_mut().unwrap();
+    link.nodes = Some(Box::new(NodesSpec {
+        devices: 2,
+        link: LinkSpec {
+            bandwidth_bytes_per_s: 1e11,
+            latency_ms: 0.0,
+            nodes: None,
+        },
+    }));
+    let found = told(&spec, PipelineOptions::default());
+    assert!(found.contains("`overlapped` with links of two levels"), "{found}");
+}
+
+/// Random problems of all that modes know but links of several levels.
+#[test]
+fn modes_with_links_are_those_of_brute_force() {
+    for objective in [Objective::Period, Objective::Iteration] {
+        let mut seen = Seen::default();
+        for seed in seeds(1_200) {
+            let mut spec = random_modal(seed);
+            if seed.is_multiple_of(3) {
+                spec = on_unlike_devices(spec, seed);
+            }
+            match seed % 8 {
+                1 => add_experts(&mut spec, seed),
+                2 => shard(&mut spec, seed),
+                3 | 6 => add_hosts(&mut spec, seed),
+                5 => add_context(&mut spec, seed),
+                _ => {}
+            }
+            spec.pipeline.communication = Some(Communication::Overlapped);
+            let cluster = spec.cluster.as_mut().unwrap();
+            cluster.links.clear();
+            if let Some(link) = &mut cluster.link {
+                link.nodes = None;
+            }
+            hold((seed, &spec), objective, &mut seen);
+        }
+        println!("{objective}: {seen:?}");
+        assert!(seen.compared * 2 > draws(1_200) as usize, "{seen:?}");
+        // Iterations of stages that are unlike, or may compute something again, have bounds that know nothing of how much is in flight.
+        let most = if objective == Objective::Period { 20 } else { 2 };
+        assert!(seen.open * most < seen.compared, "{seen:?}");
+    }
+}

@@ -114,6 +114,8 @@ impl<'a> Field<'a> {
             };
             let unwatched = match self.keeps(&plan, bar) {
                 true => Vec::new(),
+                // Of links it is not kept account what goes farther than their boundary.
+                false if self.space.modes.has_links => Vec::new(),
                 false => underpaid(&self.space, &plan.0, &plan.1, question.limit),
             };
             let space = &mut self.space;

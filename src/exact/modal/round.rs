@@ -46,7 +46,7 @@ impl Timed {
         let mut timed = Self {
             work: stage.sum.time,
             moved: placement.moved(&stage.crossing),
-            links: stage.crossing.each(0),
+            links: placement.on_links(stage),
             replicas: run.mode.replicas as u64,
             ring: space.ring(stage, run, placement),
             time: 0,

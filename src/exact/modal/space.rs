@@ -129,7 +129,7 @@ impl<'a> Space<'a> {
 
     /// The time of a stage between its micro-batches: its layers take `work`, and no tensor goes farther than over the boundary.
     pub(super) fn time(&self, stage: &Stage, run: &Run, placement: &Placement, work: u64) -> u64 {
-        let each = stage.crossing.each(work + placement.moved(&stage.crossing));
+        let each = (work + placement.moved(&stage.crossing)).max(placement.on_links(stage));
         each.div_ceil(run.mode.replicas as u64) + self.ring(stage, run, placement)
     }
 
@@ -155,12 +155,20 @@ impl<'a> Space<'a> {
 
     /// No stage of these replicas takes less, wherever it lies.
     pub(super) fn least_time(&self, stage: &Stage, run: &Run) -> u64 {
-        let each = stage.crossing.each(stage.sum.time + stage.crossing.least());
+        let links = stage.links.iter().flat_map(|links| links.iter());
+        let links = links.map(Crossing::least).max().unwrap_or(0);
+        let each = (stage.sum.time + stage.crossing.least()).max(links);
         each.div_ceil(run.mode.replicas as u64) + stage.sums.least()
     }
 }
 
 impl Placement {
+    /// What the busier link of a stage here moves beside its work, where transfers run there.
+    pub(super) fn on_links(&self, stage: &Stage) -> u64 {
+        let links = stage.links.iter().flat_map(|links| links.iter());
+        links.map(|link| self.moved(link)).max().unwrap_or(0)
+    }
+
     /// What crosses the ends of a stage here takes, if every tensor goes no farther than over the boundary.
     pub(super) fn moved(&self, crossing: &Crossing) -> u64 {
         crossing.ahead[self.ahead] + crossing.behind[self.behind] + crossing.both[self.farthest]

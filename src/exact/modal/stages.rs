@@ -4,7 +4,7 @@ use crate::exact::bits;
 use crate::exact::modal::items::{Room, Sum};
 use crate::exact::modal::space::Space;
 use crate::problem::confined::{Confined, Held};
-use crate::problem::modes::{BETWEEN, ByLevel, LEVELS, Memory, ModalTransfer, Modes, Passes, StageMode};
+use crate::problem::modes::{ByLevel, LEVELS, Memory, ModalTransfer, Modes, Passes, StageMode};
 use crate::problem::plan::StoppedBy;
 
 /// A stage off the end of an ideal, at a degree.
@@ -16,8 +16,10 @@ pub(super) struct Stage {
     pub degree: usize,
     /// What its layers take.
     pub sum: Sum,
-    /// What tensors that cross its ends take.
+    /// What tensors that cross its ends take of its time.
     pub crossing: Crossing,
+    /// What its links receive and send of them beside the work, where transfers run there.
+    pub links: Option<Box<[Crossing; 2]>>,
     /// What sums of gradients take over its ends, of tables that others need as well, as far as a micro-batch bears it.
     pub sums: Crossing,
     /// Least times within memory that are known, by micro-batches in flight and bytes.
@@ -33,16 +35,9 @@ pub(super) struct Crossing {
     pub behind: ByLevel,
     /// What the stage sends over both.
     pub both: ByLevel,
-    /// What its links receive and send beside the work, where transfers run there: then they take nothing else.
-    links: [u64; 2],
 }
 
 impl Crossing {
-    /// What a replica is busy with whose work and transfers that it waits for take so long.
-    pub(super) fn each(&self, waited: u64) -> u64 {
-        waited.max(self.links[0]).max(self.links[1])
-    }
-
     /// Whatever the levels.
     pub(super) fn least(&self) -> u64 {
         let least = |ticks: ByLevel| ticks.into_iter().min().unwrap_or(0);
@@ -109,19 +104,14 @@ pub(in crate::exact) fn payment(
     ))
 }
 
-/// What a stage's links receive and send of a transfer at a degree, its items being those `inside`; all links are alike.
-fn on_links(transfer: &ModalTransfer, degree: usize, inside: &dyn Fn(usize) -> bool) -> [u64; 2] {
-    let Some((_, paid)) = payment(transfer, degree, inside, &|_| true) else {
-        return [0; 2];
+/// Of what is paid for a transfer, what the stage's link in and its link out are busy with.
+fn on_links(transfer: &ModalTransfer, sends: bool, paid: ByLevel) -> [ByLevel; 2] {
+    let back = match transfer.passes {
+        Passes::Both => paid.map(|ticks| ticks / 2),
+        Passes::Forward | Passes::Backward => [0; LEVELS],
     };
-    let gradient = match transfer.passes {
-        Passes::Both => paid[BETWEEN] / 2,
-        Passes::Forward | Passes::Backward => 0,
-    };
-    match inside(transfer.producer) {
-        true => [gradient, paid[BETWEEN] - gradient],
-        false => [paid[BETWEEN] - gradient, gradient],
-    }
+    let there = std::array::from_fn(|level| paid[level] - back[level]);
+    if sends { [back, there] } else { [there, back] }
 }
 
 impl Stage {
@@ -256,11 +246,37 @@ struct Walk {
     /// What they are, as far as stages are confined.
     held: Option<Held>,
     /// Sums, and what crosses as [`Stage`] has it, of the first so many items, by degree.
-    taken: Vec<(Sum, [Crossing; 2])>,
+    taken: Vec<Taken>,
     /// For each ideal, the walk that met it last.
     met: Vec<u32>,
     walks: u32,
     visits: u64,
+}
+
+/// What some items take at a degree: [`Stage::sum`], [`Stage::crossing`], [`Stage::sums`] and [`Stage::links`].
+#[derive(Clone, Default)]
+struct Taken {
+    sum: Sum,
+    crossing: Crossing,
+    sums: Crossing,
+    links: Option<Box<[Crossing; 2]>>,
+}
+
+impl Taken {
+    /// Adds what is paid for a transfer, to the links where it runs there; or takes it off again.
+    fn pay(&mut self, (transfer, sends): (&ModalTransfer, bool), (side, paid): (Side, ByLevel), adds: bool) {
+        let change = |crossing: &mut Crossing, ticks: ByLevel| match adds {
+            true => crossing.add((side, ticks)),
+            false => crossing.subtract((side, ticks)),
+        };
+        match &mut self.links {
+            Some(links) => {
+                let both = links.iter_mut().zip(on_links(transfer, sends, paid));
+                both.for_each(|(link, ticks)| change(link, ticks));
+            }
+            None => change(&mut self.crossing, paid),
+        }
+    }
 }
 
 /// How often the clock is looked at: once in so many stages.
@@ -272,7 +288,13 @@ impl Walk {
         Self {
             inside: bits::from_members(bits::words(items), []),
             held: space.confined.map(Confined::nothing),
-            taken: vec![(Sum::default(), [Crossing::default(); 2]); space.modes.degrees.len()],
+            taken: vec![
+                Taken {
+                    links: space.modes.has_links.then(Box::default),
+                    ..Taken::default()
+                };
+                space.modes.degrees.len()
+            ],
             met: vec![0; space.lattice.len()],
             walks: 0,
             visits: 0,
@@ -322,13 +344,14 @@ impl Walk {
             let first = self.taken.len() - degrees;
             let mut may_grow = false;
             for degree in 0..degrees {
-                let (sum, [crossing, sums]) = self.taken[first + degree];
+                let taken = &self.taken[first + degree];
                 let mut stage = Stage {
                     ahead: left,
                     degree,
-                    sum,
-                    crossing,
-                    sums,
+                    sum: taken.sum,
+                    crossing: taken.crossing,
+                    sums: taken.sums,
+                    links: taken.links.clone(),
                     known: Vec::new(),
                 };
                 may_grow |= step(&mut stage, bar);
@@ -357,29 +380,20 @@ impl Walk {
         let first = self.taken.len() - degrees;
         let left = space.lattice.set(ahead);
         for degree in 0..degrees {
-            let (sum, [mut crossing, mut sums]) = self.taken[first + degree];
+            let mut taken = self.taken[first + degree].clone();
             for &t in &space.modes.transfers_of[item] {
                 let transfer = &space.modes.transfers[t];
-                let is_inside = |other: usize| bits::contains(&self.inside, other);
-                if space.modes.has_links {
-                    let before = on_links(transfer, degree, &is_inside);
-                    let is_inside = |other: usize| other == item || is_inside(other);
-                    let now = on_links(transfer, degree, &is_inside);
-                    let links = &mut crossing.links;
-                    *links = [0, 1].map(|link| links[link] + now[link] - before[link]);
-                    continue;
-                }
-                let is_ahead = |other: usize| bits::contains(left, other);
-                if let Some((side, ticks)) = payment(transfer, degree, &is_inside, &is_ahead) {
-                    crossing.subtract((side, space.paid_at_least(t, ticks)));
-                }
-                let is_inside = |other: usize| other == item || bits::contains(&self.inside, other);
-                let is_ahead = |other: usize| other != item && bits::contains(left, other);
-                if let Some((side, ticks)) = payment(transfer, degree, &is_inside, &is_ahead) {
-                    crossing.add((side, space.paid_at_least(t, ticks)));
+                for joins in [false, true] {
+                    let is_inside =
+                        |other: usize| (joins && other == item) || bits::contains(&self.inside, other);
+                    let is_ahead = |other: usize| !(joins && other == item) && bits::contains(left, other);
+                    if let Some((side, ticks)) = payment(transfer, degree, &is_inside, &is_ahead) {
+                        let sends = is_inside(transfer.producer);
+                        taken.pay((transfer, sends), (side, space.paid_at_least(t, ticks)), joins);
+                    }
                 }
             }
-            let mut sum = sum.plus(&space.sums[item][degree]);
+            let mut sum = taken.sum.plus(&space.sums[item][degree]);
             for (copy, other) in space.modes.copies_of(item) {
                 let table = &copy.tables[degree];
                 if other == item {
@@ -396,12 +410,12 @@ impl Walk {
                 match is_inside {
                     true => {
                         sum = sum.with_one_copy(table);
-                        sums.subtract((side, ticks));
+                        taken.sums.subtract((side, ticks));
                     }
-                    false => sums.add((side, ticks)),
+                    false => taken.sums.add((side, ticks)),
                 }
             }
-            self.taken.push((sum, [crossing, sums]));
+            self.taken.push(Taken { sum, ..taken });
         }
         bits::insert(&mut self.inside, item);
         if let Some((confined, held)) = space.confined.zip(self.held.as_mut()) {

@@ -169,12 +169,6 @@ impl Settings {
             "`iteration`, `latency` or `period`",
         );
         refuse(
-            self.communication.has_links() && instance.cluster.unlike_links().is_some(),
-            setting::COMMUNICATION,
-            "`overlapped`".into(),
-            "`blocking` or `ignored`",
-        );
-        refuse(
             self.communication.has_links() && self.may_have_virtual_stages(),
             setting::COMMUNICATION,
             "`overlapped` and virtual stages".into(),

@@ -35,7 +35,7 @@ impl Modes {
         work.sum::<u64>() + crossing.sum::<u64>() + rings.max().unwrap_or(0) + tables.sum::<u64>()
     }
 
-    /// Whether every layer has one way at each degree, and no tensor moves more at one than at another.
+    /// Whether every layer has one way at each degree, no tensor moves more at one than at another, and all links are alike.
     pub(crate) fn takes_as_told(&self) -> bool {
         let layers = self
             .items
@@ -48,7 +48,10 @@ impl Modes {
             .iter()
             .flat_map(|of| of.leaving.iter().chain(&of.entering))
             .flatten();
-        layers.into_iter().all(|layer| layer.ways.len() == 1) && beside.all(|ticks| *ticks == [0; LEVELS])
+        let are_alike = self.links.node.is_none() && !self.links.differ_by_rows();
+        are_alike
+            && layers.into_iter().all(|layer| layer.ways.len() == 1)
+            && beside.all(|ticks| *ticks == [0; LEVELS])
     }
 
     /// What every plan's period is a multiple of, in ticks: what all times have in common, where replicas divide it and exchange nothing.

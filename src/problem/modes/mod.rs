@@ -54,7 +54,7 @@ pub struct Modes {
     pub copies: Vec<ModalCopies>,
     /// The links.
     pub links: Links,
-    /// Whether transfers run on them beside the work; then all are alike.
+    /// Whether transfers run on them beside the work.
     pub has_links: bool,
     /// Micro-batches in flight.
     pub flight: Flight,

@@ -4,7 +4,8 @@
 //! transfer beside the work keeps a micro-batch away for longer: to reach the period, a stage may need more of them, as the
 //! simulator finds. A plan that has no memory for these runs all the same, with fewer in flight and a longer period.
 
-use super::modes::{Placed, Sum};
+use super::devices::Placed;
+use super::modes::Sum;
 use super::{Checker, Violation, workers};
 use crate::model::options::Schedule;
 use crate::problem::pipeline::{Pipeline, hiding_in_flight};

@@ -1,7 +1,8 @@
 //! What lies at the hosts of devices: what layers keep for the backward pass, and states of the optimiser; counted by the checker itself.
 
 use super::Checker;
-use super::modes::{Placed, Sum};
+use super::devices::Placed;
+use super::modes::Sum;
 use super::states::{self, Kept};
 use super::virtual_stages::Held;
 use crate::model::network::LayerMode;

@@ -8,6 +8,7 @@ mod claims;
 mod constraints;
 mod copies;
 mod costs;
+mod devices;
 mod held;
 mod hosts;
 mod modes;

@@ -103,11 +103,26 @@ impl Checker<'_> {
 
     /// When every device has done its last operation where chunks take so long forwards, for gradients of inputs and for those of weights, in the
     /// order of these settings.
-    pub(super) fn ends_of_chunks(&self, of: &Settings, takes: &[[u128; 3]]) -> Option<Vec<u128>> {
+    ///
+    /// * `links`: what the links of each chunk receive and send beside that in either pass; a tensor that goes to another device is late by the longer.
+    pub(super) fn ends_of_chunks(
+        &self,
+        of: &Settings,
+        takes: &[[u128; 3]],
+        links: &[[[u128; 2]; 2]],
+    ) -> Option<Vec<u128>> {
+        let device = |chunk: usize| self.device_of_chunk(chunk);
+        let delay = |from: usize, to: Option<usize>, pass: usize| match to.filter(|&to| to < takes.len()) {
+            Some(to) if device(to) != device(from) => links[from][pass][1].max(links[to][pass][0]),
+            _ => 0,
+        };
         let times = |(chunk, &passes): (usize, &[u128; 3])| Times {
-            device: self.device_of_chunk(chunk),
+            device: device(chunk),
             passes,
-            delays: [0, 0],
+            delays: [
+                delay(chunk, Some(chunk + 1), 0),
+                delay(chunk, chunk.checked_sub(1), 1),
+            ],
         };
         let times: Vec<Times> = takes.iter().enumerate().map(times).collect();
         ends(of, &times)

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::costs::TIME_TOLERANCE_MS;
-use super::modes::Placed;
+use super::devices::Placed;
 use super::{Checker, FORWARD, Violation, workers};
 use crate::model::network::LayerMode;
 use crate::model::units::NS_PER_MS;

@@ -1,7 +1,8 @@
 //! What devices with the same weights exchange in every pass: gradients and weights that replicas share out, which are whole meanwhile, and keys and values
 //! of sequences; counted by the checker itself.
 
-use super::modes::{self, Placed};
+use super::devices::Placed;
+use super::modes;
 use super::{Checker, states};
 use crate::model::network::LayerMode;
 use crate::model::options::{OptimizerSharding, Synchronization};

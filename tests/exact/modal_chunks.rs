@@ -8,7 +8,7 @@ use stagecut::control::Control;
 use stagecut::exact;
 use stagecut::instance::Instance;
 use stagecut::methods::{self, Method};
-use stagecut::options::{MemoryLimit, Objective, PipelineOptions, Region, Schedule};
+use stagecut::options::{Communication, MemoryLimit, Objective, PipelineOptions, Region, Schedule};
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
 use stagecut::schedule::rules::Shape;
@@ -60,6 +60,9 @@ fn iterations_are_those_of_brute_force() {
             }
             _ => {}
         }
+        if seed % 7 == 5 {
+            spec.pipeline.communication = Some(Communication::Overlapped);
+        }
         let Some(options) = draw(&mut spec, seed) else {
             continue;
         };
@@ -77,10 +80,7 @@ fn iterations_are_those_of_brute_force() {
         ..
     } = seen;
     let draws = draws(DRAWS) as usize;
-    assert!(
-        5 * compared > 3 * draws && 20 * without_plan > compared,
-        "{seen:?}"
-    );
+    assert!(2 * compared > draws && 20 * without_plan > compared, "{seen:?}");
     assert!(10 * proved > 7 * compared && 4 * chunked > compared, "{seen:?}");
     assert!(10 * replicated > compared && 10 * again > compared, "{seen:?}");
 }

@@ -446,7 +446,7 @@ fn what_modes_cannot_be_asked_with_is_refused() {
         micro_batches: Some(4),
         ..choose()
     };
-    assert_eq!(faults(options), ["cuts", "communication"]);
+    assert_eq!(faults(options), ["cuts"]);
     // Without a backward pass there is nothing to compute again in it.
     let options = PipelineOptions {
         mode: Some(stagecut::options::Mode::Inference),

@@ -5,10 +5,8 @@ use crate::common::modal::{
 };
 use crate::common::{draws, seeds};
 use crate::copies::{Seen, hold, solved};
-use stagecut::instance::Instance;
-use stagecut::options::{Communication, Objective, PipelineOptions, Schedule};
+use stagecut::options::{Communication, Objective, PipelineOptions};
 use stagecut::plan::Status;
-use stagecut::settings::Settings;
 use stagecut::simulate::{Request, simulate};
 use stagecut::spec::{
     ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, TensorSpec,
@@ -78,22 +76,6 @@ fn the_example_of_the_page() {
     assert_eq!(plan.stages[0].communication_ms, 1.0);
     let run = simulate(&plan, &Request::default()).unwrap();
     assert_eq!(run.iteration_ms, ms);
-}
-
-#[test]
-fn what_cannot_be_is_refused_by_name() {
-    let told = |spec: &InstanceSpec, more: PipelineOptions| {
-        let instance = Instance::from_spec(spec).unwrap();
-        let options = more.or(&asked(Objective::Iteration, Communication::Overlapped));
-        Settings::resolve(&instance, &options).unwrap_err().to_string()
-    };
-    let chunks = PipelineOptions {
-        virtual_stages: Some(2.into()),
-        schedule: Some(Schedule::Interleaved),
-        ..PipelineOptions::default()
-    };
-    let found = told(&two(), chunks);
-    assert!(found.contains("`overlapped` and virtual stages"), "{found}");
 }
 
 /// Random problems of all that modes know.

@@ -140,8 +140,8 @@ const ROOMS: &[Room] = &[
         // 120 and a file more for links of kinds.
         // 90 more for prompts in modes, the order of kinds, and gradients of weights apart.
         // 175 and two files more for states of optimisers at hosts, and what a stage may be but for its replicas as one list.
-        // 10 more for experts and gradients that the devices of a sequence share out.
-        lines: 13_060,
+        // 10 more for experts and gradients that the devices of a sequence share out. 50 more for links of replicas beside their work.
+        lines: 13_110,
         files: 68,
     },
     // How it runs.
@@ -191,8 +191,9 @@ const ROOMS: &[Room] = &[
         // 10 more for links of kinds.
         // 80 more for prompts in modes, and for the order of kinds.
         // 120 and a file more for states of optimisers at hosts.
-        lines: 4_970,
-        files: 20,
+        // 100 more for links of replicas beside their work; a file more for devices apart from what their stages cost.
+        lines: 5_070,
+        files: 21,
     },
     Room {
         name: "export",
@@ -253,8 +254,8 @@ const ROOMS: &[Room] = &[
         // 310 and a file more for totals of devices, and families of plans side by side: DeepSeek-V3 on 256 and 2,048 devices, open by 4.4 and 8.4 % after
         // a minute, is proved.
         // 30 more for what both passes of a stage take together, and for when stages have done what they do once.
-        // 50 more for what groups, concurrent workers and chunks may hold.
-        lines: 37_400,
+        // 50 more for what groups, concurrent workers and chunks may hold. 90 more for links of replicas beside their work.
+        lines: 37_490,
         files: 205,
     },
     Room {

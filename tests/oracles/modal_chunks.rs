@@ -145,7 +145,15 @@ impl<'a> Rows<'a> {
         if choices.iter().any(Vec::is_empty) {
             return;
         }
-        let moved: Vec<[f64; 2]> = (0..self.runs.len()).map(|chunk| self.moved(chunk)).collect();
+        let links: Vec<[[f64; 2]; 2]> = (0..self.runs.len()).map(|chunk| self.links(chunk)).collect();
+        let waits = !self.search.settings.communication.has_links();
+        let waited = |links: &[[f64; 2]; 2]| links.map(|moved| if waits { moved[0] + moved[1] } else { 0.0 });
+        let moved: Vec<[f64; 2]> = links.iter().map(waited).collect();
+        let late = if waits {
+            vec![[0; 2]; links.len()]
+        } else {
+            self.late(&links)
+        };
         let mut tried: Vec<Vec<[u64; 4]>> = Vec::new();
         for mut code in 0..choices.iter().map(Vec::len).product::<usize>() {
             let mut modes = Vec::new();
@@ -165,7 +173,7 @@ impl<'a> Rows<'a> {
             }
             let times = self.times(&modes, &moved);
             if !tried.contains(&times) {
-                let ns = self.run_ns(&times);
+                let ns = self.run_ns(&times, &late);
                 self.best_ns = Some(self.best_ns.map_or(ns, |best| best.min(ns)));
                 tried.push(times);
             }
@@ -261,22 +269,34 @@ impl<'a> Rows<'a> {
         times.into_iter().map(|times| times.map(|ns| ns as u64)).collect()
     }
 
-    /// What a chunk pays for all tensors, forwards and backwards: its device sends each once, as far as the farthest that reads it, and receives it
-    /// once, for the first of its chunks that does.
-    fn moved(&self, chunk: usize) -> [f64; 2] {
+    /// How late what a chunk sends to the next and to the one before is there, where transfers are beside the work: as long as the busier end takes.
+    fn late(&self, links: &[[[f64; 2]; 2]]) -> Vec<[u64; 2]> {
+        let of = |from: usize, to: Option<usize>, pass: usize| {
+            let to = to.filter(|&to| to < links.len() && self.device(to) != self.device(from));
+            to.map_or(0, |to| links[from][pass][1].max(links[to][pass][0]) as u64)
+        };
+        (0..links.len())
+            .map(|chunk| [of(chunk, Some(chunk + 1), 0), of(chunk, chunk.checked_sub(1), 1)])
+            .collect()
+    }
+
+    /// What a chunk receives and sends of all tensors, forwards and backwards: its device sends each once, as far as the farthest that reads it, and
+    /// receives it once, for the first of its chunks that does.
+    fn links(&self, chunk: usize) -> [[f64; 2]; 2] {
         let network = &self.search.instance.network;
         let is_explicit = network.layers.iter().any(|layer| layer.backward);
         let trains = self.search.settings.mode == Mode::Training;
-        let mut moved = [0.0, 0.0];
+        let mut moved = [[0.0; 2]; 2];
         for tensor in &network.tensors {
             let is_back = network.layers[tensor.producer].backward;
             if is_back && !trains {
                 continue;
             }
             let ns = self.moved_ns(tensor, chunk);
-            moved[usize::from(is_back)] += ns;
+            let sends = usize::from(self.chunk_of[tensor.producer] == chunk);
+            moved[usize::from(is_back)][sends] += ns;
             let returns = super::is_behind_trained(network, tensor.producer);
-            moved[1] += if trains && !is_explicit && returns {
+            moved[1][1 - sends] += if trains && !is_explicit && returns {
                 ns
             } else {
                 0.0
@@ -345,7 +365,7 @@ impl<'a> Rows<'a> {
     }
 
     /// Devices do their operations one after the other, each as soon as what it waits for is there; then their rings.
-    fn run_ns(&self, times: &[[u64; 4]]) -> u64 {
+    fn run_ns(&self, times: &[[u64; 4]], late: &[[u64; 2]]) -> u64 {
         let mut ends = vec![[None::<u64>; 3]; times.len() * self.micro_batches];
         let mut free = vec![0; self.order.len()];
         let mut next = vec![0; self.order.len()];
@@ -358,11 +378,11 @@ impl<'a> Rows<'a> {
                 let at = |chunk: usize, way: usize| ends[chunk * self.micro_batches + of.micro_batch][way];
                 let (way, waits) = match of.phase {
                     Phase::Forward if of.chunk == 0 => (0, Some(0)),
-                    Phase::Forward => (0, at(of.chunk - 1, 0)),
+                    Phase::Forward => (0, at(of.chunk - 1, 0).map(|end| end + late[of.chunk - 1][0])),
                     // Behind the gradient of the input on the same device.
                     Phase::WeightGradient => (2, Some(0)),
                     _ if of.chunk + 1 == times.len() => (1, at(of.chunk, 0)),
-                    _ => (1, at(of.chunk + 1, 1)),
+                    _ => (1, at(of.chunk + 1, 1).map(|end| end + late[of.chunk + 1][1])),
                 };
                 let [forward, backward, _, weight] = times[of.chunk];
                 let takes = match of.phase {

@@ -486,7 +486,12 @@ impl<'a> Search<'a> {
             channels: Channels::Shared,
             has_links: true,
         };
-        let (schedule, all) = (self.settings.schedule, self.settings.run_micro_batches());
+        // Devices that might have several chunks have one here.
+        let schedule = match self.settings.schedule {
+            Schedule::Gpipe => Schedule::Gpipe,
+            _ => Schedule::OneFOneB,
+        };
+        let all = self.settings.run_micro_batches();
         let hiding = hiding_in_flight(&pipeline, schedule, all);
         let has_room = ways
             .iter()

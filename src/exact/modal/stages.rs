@@ -374,6 +374,21 @@ impl Walk {
         confined.is_none_or(|(confined, held)| confined.admits(held, item))
     }
 
+    /// Pays for the transfers of an item that joins what is inside, and is no longer among the items of the ideal that is left.
+    fn pay_for(&self, space: &Space, (item, left): (usize, &[u64]), degree: usize, taken: &mut Taken) {
+        let tensors = space.modes.transfers_of[item].iter();
+        let changes = tensors.flat_map(|&t| [(t, false), (t, true)]);
+        for (t, joins) in changes {
+            let transfer = &space.modes.transfers[t];
+            let is_inside = |other: usize| (joins && other == item) || bits::contains(&self.inside, other);
+            let is_ahead = |other: usize| !(joins && other == item) && bits::contains(left, other);
+            if let Some((side, ticks)) = payment(transfer, degree, &is_inside, &is_ahead) {
+                let paid = (side, space.paid_at_least(t, ticks));
+                taken.pay((transfer, is_inside(transfer.producer)), paid, joins);
+            }
+        }
+    }
+
     /// Adds an item off the end of an ideal.
     fn push(&mut self, space: &Space, item: usize, ahead: usize) {
         let degrees = space.modes.degrees.len();
@@ -381,18 +396,7 @@ impl Walk {
         let left = space.lattice.set(ahead);
         for degree in 0..degrees {
             let mut taken = self.taken[first + degree].clone();
-            for &t in &space.modes.transfers_of[item] {
-                let transfer = &space.modes.transfers[t];
-                for joins in [false, true] {
-                    let is_inside =
-                        |other: usize| (joins && other == item) || bits::contains(&self.inside, other);
-                    let is_ahead = |other: usize| !(joins && other == item) && bits::contains(left, other);
-                    if let Some((side, ticks)) = payment(transfer, degree, &is_inside, &is_ahead) {
-                        let sends = is_inside(transfer.producer);
-                        taken.pay((transfer, sends), (side, space.paid_at_least(t, ticks)), joins);
-                    }
-                }
-            }
+            self.pay_for(space, (item, left), degree, &mut taken);
             let mut sum = taken.sum.plus(&space.sums[item][degree]);
             for (copy, other) in space.modes.copies_of(item) {
                 let table = &copy.tables[degree];

@@ -169,12 +169,6 @@ impl Settings {
             "`iteration`, `latency` or `period`",
         );
         refuse(
-            self.communication.has_links() && self.may_have_virtual_stages(),
-            setting::COMMUNICATION,
-            "`overlapped` and virtual stages".into(),
-            "`blocking` or `ignored`",
-        );
-        refuse(
             !matches!(self.schedule, Schedule::OneFOneB | Schedule::Gpipe) && !self.may_have_virtual_stages(),
             setting::SCHEDULE,
             format!("`{}`", self.schedule),

@@ -9,6 +9,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use rayon::prelude::*;
+
 use crate::exact;
 use crate::input::import::config::Asked;
 use crate::input::transformer::Precision;
@@ -32,8 +34,11 @@ use crate::solve::posed::Posed;
 /// What a search may take where nobody says so.
 pub const TIME_LIMIT: Duration = Duration::from_secs(60);
 
+/// How many questions are asked side by side, whatever the number of threads: what is found does not depend on it.
+const SIDE_BY_SIDE: usize = 2;
+
 /// The part of the time that is for what choices are worth.
-const SHARE_OF_OTHERS: f64 = 0.3;
+const SHARE_OF_OTHERS: f64 = 0.15;
 
 /// The part of the time that the first look at a size may take.
 const SHARE_OF_A_LOOK: f64 = 0.15;
@@ -340,31 +345,41 @@ struct Search<'a> {
 impl Search<'_> {
     /// Looks at sizes from the least on, until one leaves no plan.
     fn look_at_sizes(&mut self, path: &Path) -> Result<(), Error> {
-        for micro_batch in self.question.sizes()? {
-            let (spec, instance) = self.question.instance(path, micro_batch)?;
-            let options = self.question.options_at(micro_batch, &instance);
-            are_counted(&instance, &options)?;
-            let posed = Posed::new(&instance, &options)?;
-            let plan = self.looked_at(micro_batch, &posed)?;
-            drop(posed);
-            let is_too_large = plan.status == Status::Infeasible && self.question.sizes.is_none();
-            self.sizes.push(OfSize {
-                micro_batch,
-                spec,
-                instance,
-                options,
-                plan,
-            });
-            self.take_best(self.sizes.len() - 1);
-            if is_too_large {
-                break;
+        for sizes in self.question.sizes()?.chunks(SIDE_BY_SIDE) {
+            let looked = sizes
+                .par_iter()
+                .map(|&micro_batch| self.looked_at(path, micro_batch));
+            // Faults are told of the least size that has any.
+            for size in looked.collect::<Vec<Result<OfSize, Error>>>() {
+                let size = size?;
+                let is_too_large = size.plan.status == Status::Infeasible && self.question.sizes.is_none();
+                self.sizes.push(size);
+                self.take_best(self.sizes.len() - 1);
+                if is_too_large {
+                    return Ok(());
+                }
             }
         }
         Ok(())
     }
 
+    /// A size with what is found of it at first.
+    fn looked_at(&self, path: &Path, micro_batch: u32) -> Result<OfSize, Error> {
+        let (spec, instance) = self.question.instance(path, micro_batch)?;
+        let options = self.question.options_at(micro_batch, &instance);
+        are_counted(&instance, &options)?;
+        let plan = self.first_of(micro_batch, &Posed::new(&instance, &options)?)?;
+        Ok(OfSize {
+            micro_batch,
+            spec,
+            instance,
+            options,
+            plan,
+        })
+    }
+
     /// What is found of a size at first, or its bound where that is enough.
-    fn looked_at(&self, micro_batch: u32, posed: &Posed) -> Result<Plan, Error> {
+    fn first_of(&self, micro_batch: u32, posed: &Posed) -> Result<Plan, Error> {
         let bound = posed.bound(&self.control.elsewhere())?;
         let is_beaten = |best_ms: f64| bound.bound_ms.is_some_and(|bound_ms| bound_ms >= best_ms);
         let is_short = self.left(1.0).is_some_and(|left| left.is_zero());
@@ -376,39 +391,51 @@ impl Search<'_> {
         self.solved((micro_batch, None), posed, share, self.best_ms())
     }
 
-    /// Goes on with the size of the least bound, as long as that is below the best plan and there is time.
+    /// Goes on with the sizes of the least bounds, as long as these are below the best plan and there is time.
     fn close(&mut self) -> Result<(), Error> {
-        while let Some(at) = self.open() {
-            let share = self.left(SHARE_OF_THE_REST);
-            let size = &self.sizes[at];
-            let posed = Posed::new(&size.instance, &size.options)?;
-            let plan = self.solved((size.micro_batch, None), &posed, share, self.best_ms())?;
-            let stopped_by = plan.stopped_by;
-            self.sizes[at].plan.learn(plan);
-            self.take_best(at);
+        loop {
+            let (open, share) = (self.open(), self.left(SHARE_OF_THE_REST));
+            let again = open.par_iter().map(|&at| {
+                let size = &self.sizes[at];
+                let posed = Posed::new(&size.instance, &size.options)?;
+                self.solved((size.micro_batch, None), &posed, share, self.best_ms())
+            });
+            let plans: Vec<Plan> = again.collect::<Result<_, Error>>()?;
+            let is_of_clock = |plan: &Plan| {
+                let stopped_by = plan.stopped_by;
+                matches!(stopped_by, StoppedBy::Completed | StoppedBy::TimeLimit)
+            };
             // Other limits than the clock end the next look as they have ended this one.
-            if !matches!(stopped_by, StoppedBy::Completed | StoppedBy::TimeLimit) {
-                break;
+            let is_last = open.is_empty() || !plans.iter().all(is_of_clock);
+            for (at, plan) in open.into_iter().zip(plans) {
+                self.sizes[at].plan.learn(plan);
+                self.take_best(at);
+            }
+            if is_last {
+                return Ok(());
             }
         }
-        Ok(())
     }
 
-    /// The size that may hold the best plan of all, if that is not known and there is time to look.
-    fn open(&self) -> Option<usize> {
+    /// The sizes that may hold the best plan of all, the ones that promise most, if that is not known and there is time to look.
+    fn open(&self) -> Vec<usize> {
         /// What a look needs at least, of all the time that there is.
         const LEAST: f64 = 0.05;
         let all = self.control.time_limit;
         let is_short = |left: Duration| all.is_some_and(|all| left <= all.mul_f64(LEAST));
         if self.control.is_interrupted() || self.left(1.0).is_some_and(is_short) {
-            return None;
+            return Vec::new();
         }
-        let bound_ms = |size: &OfSize| size.plan.bound_ms.unwrap_or(f64::INFINITY);
-        let at = (0..self.sizes.len())
-            .min_by(|one, other| bound_ms(&self.sizes[*one]).total_cmp(&bound_ms(&self.sizes[*other])))?;
+        let bound_ms = |at: &usize| self.sizes[*at].plan.bound_ms.unwrap_or(f64::INFINITY);
         let best_ms = self.best_ms().unwrap_or(f64::INFINITY);
-        let gap = (best_ms - bound_ms(&self.sizes[at])) / best_ms;
-        (bound_ms(&self.sizes[at]) < best_ms && (gap.is_nan() || gap > self.control.gap)).then_some(at)
+        let is_open = |at: &usize| {
+            let gap = (best_ms - bound_ms(at)) / best_ms;
+            bound_ms(at) < best_ms && (gap.is_nan() || gap > self.control.gap)
+        };
+        let mut open: Vec<usize> = (0..self.sizes.len()).filter(is_open).collect();
+        open.sort_by(|one, other| bound_ms(one).total_cmp(&bound_ms(other)));
+        open.truncate(SIDE_BY_SIDE);
+        open
     }
 
     /// A part of the time that is left for sizes.
@@ -475,19 +502,23 @@ impl Search<'_> {
         };
         asked.extend(sizes.into_iter().filter_map(of_size));
         let mut found = Vec::new();
-        for (at, (choice, size, options)) in asked.iter().enumerate() {
-            let waiting = (asked.len() - at) as u32;
+        let mut waiting = asked.len().div_ceil(SIDE_BY_SIDE) as u32;
+        for asked in asked.chunks(SIDE_BY_SIDE) {
             let share = self.control.remaining().map(|left| left / waiting);
+            waiting -= 1;
             if self.control.is_interrupted() {
                 break;
             }
-            let posed = Posed::new(&size.instance, options)?;
-            let plan = self.solved((size.micro_batch, Some(*choice)), &posed, share, None)?;
-            found.push(Otherwise {
-                choice: *choice,
-                micro_batch: size.micro_batch,
-                plan,
+            let answers = asked.par_iter().map(|(choice, size, options)| {
+                let posed = Posed::new(&size.instance, options)?;
+                let plan = self.solved((size.micro_batch, Some(*choice)), &posed, share, None)?;
+                Ok(Otherwise {
+                    choice: *choice,
+                    micro_batch: size.micro_batch,
+                    plan,
+                })
             });
+            found.extend(answers.collect::<Result<Vec<_>, Error>>()?);
         }
         let key = |other: &Otherwise| other.plan.objective_ms.unwrap_or(f64::INFINITY);
         found.sort_by(|one, other| key(one).total_cmp(&key(other)));
@@ -587,7 +618,8 @@ fn others(best: &OfSize) -> Vec<(Choice, &OfSize, PipelineOptions)> {
         let degrees = only(&asked.replicas, &mut replicas, mode.replicas);
         push(Choice::Replicas, degrees, |options| &mut options.replicas);
     }
-    let mut experts = (1..=mode.replicas).filter(|&degree| mode.replicas.is_multiple_of(degree));
+    let copies = mode.replicas * mode.context.max(1);
+    let mut experts = (1..=copies).filter(|&degree| copies.is_multiple_of(degree));
     let degrees = only(&asked.expert, &mut experts, mode.expert);
     push(Choice::Expert, degrees, |options| &mut options.expert);
     // One stage is the same in however many chunks.

@@ -8,9 +8,8 @@ use super::devices::Placed;
 use super::modes::Sum;
 use super::{Checker, Violation, workers};
 use crate::model::options::Schedule;
-use crate::problem::pipeline::{Pipeline, hiding_in_flight};
 use crate::problem::plan::{Overrun, Plan};
-use crate::schedule::simulate;
+use crate::schedule::simulate::{self, Pipeline, hiding_in_flight};
 
 impl Checker<'_> {
     /// Stages that hold more than their memory if transfers are to be hidden.

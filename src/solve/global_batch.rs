@@ -394,7 +394,13 @@ impl Search<'_> {
     /// Goes on with the sizes of the least bounds, as long as these are below the best plan and there is time.
     fn close(&mut self) -> Result<(), Error> {
         loop {
-            let (open, share) = (self.open(), self.left(SHARE_OF_THE_REST));
+            let mut open = self.open();
+            // Where none is left over, there is nothing to keep time for.
+            let share = match open.len() > SIDE_BY_SIDE {
+                true => self.left(SHARE_OF_THE_REST),
+                false => self.left(1.0),
+            };
+            open.truncate(SIDE_BY_SIDE);
             let again = open.par_iter().map(|&at| {
                 let size = &self.sizes[at];
                 let posed = Posed::new(&size.instance, &size.options)?;
@@ -434,7 +440,6 @@ impl Search<'_> {
         };
         let mut open: Vec<usize> = (0..self.sizes.len()).filter(is_open).collect();
         open.sort_by(|one, other| bound_ms(one).total_cmp(&bound_ms(other)));
-        open.truncate(SIDE_BY_SIDE);
         open
     }
 

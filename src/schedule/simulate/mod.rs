@@ -70,7 +70,7 @@ mod trace;
 
 pub use crate::problem::pipeline::schedule::{self, InFlight};
 pub use crate::problem::pipeline::{
-    Activity, Channels, Phase, PhaseTimes, Pipeline, Resource, StageTimes, iteration_ns,
+    Activity, Channels, Phase, PhaseTimes, Pipeline, Resource, StageTimes, hiding_in_flight, iteration_ns,
 };
 #[doc(hidden)]
 pub use chunks::ChunkTimes;
@@ -85,7 +85,7 @@ use crate::model::options::{Schedule, WorkerMode};
 use crate::model::setting;
 use crate::model::units::{LARGEST_EXACT, NS_PER_MS, ns_to_ms};
 use crate::model::words::words;
-use crate::problem::pipeline::{Leads, Run, Streams, Turns, hiding_in_flight, steady, try_run};
+use crate::problem::pipeline::{Leads, Run, Streams, Turns, steady, try_run};
 use crate::problem::plan::{Plan, PlanRun};
 use disturbance::Disturbance;
 use outcome::Simulated;

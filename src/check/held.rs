@@ -65,7 +65,7 @@ impl Checker<'_> {
         let kinds = &self.instance.cluster.kinds;
         let overrun = |(k, (in_flight, (placed, sum))): (usize, (u64, (&Placed, &Sum)))| {
             let held = |each: u128| u128::from(in_flight) * each;
-            let bytes = sum.base_bytes(placed) + held(sum.stash_bytes) + sum.workspace_bytes;
+            let bytes = sum.bytes(placed, [in_flight, self.versions_beside(in_flight)]);
             let at_host = sum.states_of_device(placed).0 + held(sum.host_bytes);
             let host = kinds[placed.kind].host.and_then(|host| host.memory_bytes);
             let limits = [settings.device_bytes(&self.instance.cluster, placed.kind), host];

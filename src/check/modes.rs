@@ -42,6 +42,8 @@ pub(super) struct Sum {
     pub(super) stash_bytes: u128,
     pub(super) host_bytes: u128,
     pub(super) workspace_bytes: u128,
+    /// Weights that an update changes, of which a micro-batch in flight may need an earlier version.
+    weight_bytes: u128,
 }
 
 /// Positions in [`Sum::moved_ns`].
@@ -57,6 +59,14 @@ impl Sum {
     /// What a device holds for good, with its part of what replicas share out.
     pub(super) fn base_bytes(&self, placed: &Placed) -> u128 {
         self.held_bytes + self.shared_bytes.div_ceil(placed.copies() as u128)
+    }
+
+    /// What a device holds with so many micro-batches in flight, and as many versions of the weights as it has then.
+    pub(super) fn bytes(&self, placed: &Placed, [in_flight, versions]: [u64; 2]) -> u128 {
+        self.base_bytes(placed)
+            + u128::from(in_flight) * self.stash_bytes
+            + u128::from(versions.saturating_sub(1)) * self.weight_bytes
+            + self.workspace_bytes
     }
 
     /// Adds a tensor that moves in a pass, and its gradient that moves the other way in the next.
@@ -78,9 +88,10 @@ impl Checker<'_> {
         self.add_crossings((&placed, &modes), &|size| size, &mut sums);
         self.add_copies(&placed, &modes, &mut sums);
         let mut behind = 0;
-        let mut period_ms = 0.0f64;
+        let (mut period_ms, mut once_ms) = (0.0f64, 0.0);
         for (k, stage) in plan.stages.iter().enumerate().rev() {
-            let load_ms = self.stated_stage((k, stage), &placed[k], &sums[k]);
+            let [load_ms, own_ms] = self.stated_stage((k, stage), &placed[k], &sums[k]);
+            once_ms += own_ms;
             if !self.settings.has_virtual_stages() {
                 self.memory_of_stage((k, stage), &placed[k], &sums[k], behind);
             }
@@ -95,7 +106,8 @@ impl Checker<'_> {
             _ if self.settings.has_virtual_stages() => self.chunks_of_rows(plan, &placed, &sums)?,
             _ if self.settings.reads_prompt() => self.modal_read_ms(plan, (&placed, &modes)),
             Objective::Iteration | Objective::Latency => self.iteration_ms(&pipeline),
-            Objective::Period | Objective::Tokens | Objective::Formula => period_ms,
+            Objective::Formula => once_ms + (self.settings.micro_batches.unwrap_or(1) - 1) as f64 * period_ms,
+            Objective::Period | Objective::Tokens => period_ms,
         };
         if let Some(stated) = plan.objective_ms {
             self.stated_ms("objective_ms".into(), stated, objective_ms);
@@ -302,6 +314,7 @@ impl Checker<'_> {
             sum.held_bytes += u128::from(mode.resident_bytes) + self.served(mode.cache) + kept.each;
             (0..2).for_each(|of| sum.states_at_host[of] += kept.at_host[of]);
             sum.gradient_bytes += mode.gradient_bytes as f64;
+            sum.weight_bytes += weights_on(&placed[k], mode);
             if placed[k].expert > 1 {
                 let frozen = self.layer(at).frozen;
                 let elsewhere = |all: u128| all - all.div_ceil(placed[k].expert as u128);
@@ -496,12 +509,30 @@ impl Checker<'_> {
         match (self.settings.mode, self.settings.schedule) {
             (Mode::Inference, _) => 0,
             (Mode::Training, Schedule::Gpipe) => all,
+            // It never waits for the end of an iteration.
+            (Mode::Training, Schedule::Pipedream) => (replicas + behind).div_ceil(replicas),
             (Mode::Training, _) => (replicas + behind).div_ceil(replicas).min(all),
         }
     }
 
-    /// What a stage states against what it comes to; the time between its micro-batches in ms.
-    fn stated_stage(&mut self, (k, stage): (usize, &PlanStage), placed: &Placed, sum: &Sum) -> f64 {
+    /// Versions of the weights that a replica holds beside so many micro-batches in flight.
+    pub(super) fn versions_beside(&self, in_flight: u64) -> u64 {
+        match self.settings.schedule {
+            Schedule::Pipedream => in_flight.max(1),
+            _ => 1,
+        }
+    }
+
+    /// Micro-batches behind which the replicas of a stage exchange gradients once: those of an iteration, or one for each.
+    fn exchanges_every(&self, placed: &Placed) -> u64 {
+        match self.settings.schedule {
+            Schedule::Pipedream => placed.replicas as u64,
+            _ => self.settings.micro_batches.unwrap_or(1),
+        }
+    }
+
+    /// What a stage states against what it comes to; the time between its micro-batches, and that of one of them, in ms.
+    fn stated_stage(&mut self, (k, stage): (usize, &PlanStage), placed: &Placed, sum: &Sum) -> [f64; 2] {
         let replicas = placed.replicas as f64;
         let of_all_ns = self.ring_ns(placed, placed.copies(), sum.gradient_bytes);
         let of_experts_ns = self.ring_ns(placed, placed.copies() / placed.expert, sum.expert_gradient_bytes);
@@ -515,7 +546,7 @@ impl Checker<'_> {
             }
         };
         let once_ns = whole(of_all_ns) + whole(of_experts_ns) + sum.sums_ns + 2.0 * whole(copy_ns);
-        let ring_ms = once_ns / self.settings.micro_batches.unwrap_or(1) as f64 / NS_PER_MS;
+        let ring_ms = once_ns / self.exchanges_every(placed) as f64 / NS_PER_MS;
         let shared = |ns: f64| ns / replicas / NS_PER_MS;
         let trains = self.settings.mode.trains();
         let forward = shared(sum.forward_ns + sum.group_forward_ns);
@@ -548,21 +579,21 @@ impl Checker<'_> {
             synchronization_ms: (once_ns > 0.0).then(|| {
                 (of_all_ns.ceil() + of_experts_ns.ceil() + sum.sums_ns + 2.0 * copy_ns.ceil()) / NS_PER_MS
             }),
-            weight_versions: trains.then_some(1),
             ..Figures::default()
         };
         self.stated_figures((k, stage), figures, true);
-        load_ms
+        [load_ms, (load_ms - ring_ms) * replicas + ring_ms]
     }
 
     /// What a stage holds, with so many replicas in the stages behind.
     fn memory_of_stage(&mut self, (k, stage): (usize, &PlanStage), placed: &Placed, sum: &Sum, behind: u64) {
         let trains = self.settings.mode.trains();
         let in_flight = self.in_flight_of(placed.replicas as u64, behind);
-        self.figures[k].in_flight = trains.then_some(in_flight);
-        self.stated_counts((k, stage), [self.figures[k].in_flight, trains.then_some(1)]);
-        let bytes = sum.base_bytes(placed) + u128::from(in_flight) * sum.stash_bytes + sum.workspace_bytes;
-        self.memory((k, stage), bytes);
+        let versions = self.versions_beside(in_flight);
+        let counts = [in_flight, versions].map(|count| trains.then_some(count));
+        [self.figures[k].in_flight, self.figures[k].weight_versions] = counts;
+        self.stated_counts((k, stage), counts);
+        self.memory((k, stage), sum.bytes(placed, [in_flight, versions]));
         let at_host = sum.states_of_device(placed).0 + u128::from(in_flight) * sum.host_bytes;
         self.stated_at_host((k, stage), at_host);
         self.host_memory(k, placed, at_host);
@@ -658,4 +689,14 @@ impl Checker<'_> {
             .then(|| PlanRun::new(iteration_ms, in_ms(&busy_ns) / replicas as f64, micro_batches));
         Some(iteration_ms)
     }
+}
+
+/// Weights of a layer that a device has and an update changes: of experts its part. Those of frozen layers are not among the parameters.
+fn weights_on(placed: &Placed, mode: &LayerMode) -> u128 {
+    let all = u128::from(mode.parameter_bytes);
+    let of_experts = mode
+        .experts
+        .map_or(0, |own| u128::from(own.parameter_bytes))
+        .min(all);
+    all - of_experts + of_experts.div_ceil(placed.expert as u128)
 }

@@ -181,7 +181,7 @@ fn solve_by(method: Method, known: Incumbent, labels: &[String]) -> Result<Outco
 pub(crate) fn piper(problem: &Problem, control: &Control) -> Outcome {
     match &problem.modes {
         // It knows periods alone.
-        Some(modes) if problem.settings.is_simulated() => {
+        Some(modes) if problem.settings.is_of_all_stages() => {
             let known = modal_bound(problem, modes, control);
             let outcome = modal::piper(&problem.for_the_period(), modes, &control.elsewhere());
             Outcome {

@@ -426,6 +426,11 @@ impl Settings {
         }
     }
 
+    /// Whether the objective adds up what stages take, one behind the other, in whatever way.
+    pub(crate) fn is_of_all_stages(&self) -> bool {
+        self.is_simulated() || self.objective == Objective::Formula
+    }
+
     /// Whether the objective is the time of an iteration as it runs, with what happens once at its end.
     pub(crate) fn runs_iterations(&self) -> bool {
         self.is_simulated() && self.objective == Objective::Iteration
@@ -458,6 +463,11 @@ impl Settings {
             (Mode::Training, true) => in_flight.min(all),
             (Mode::Training, false) => in_flight,
         }
+    }
+
+    /// Whether weights stay as they are for an iteration, or for good: else an update follows each backward pass of a stage, or of all its replicas.
+    pub fn updates_once(&self) -> bool {
+        !self.mode.trains() || self.schedule.flushes()
     }
 
     /// Copies of the weights that a stage holds, `from_end` = 1 for the last stage: see [`Schedule::weight_versions`].

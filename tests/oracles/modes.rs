@@ -4,7 +4,9 @@
 use stagecut::cluster::Link;
 use stagecut::instance::Instance;
 use stagecut::network::{LayerMode, Size, Tensor};
-use stagecut::options::{DeviceOrder, Mode, Optimizer, OptimizerSharding, Schedule, StatePrecision};
+use stagecut::options::{
+    DeviceOrder, Mode, Objective, Optimizer, OptimizerSharding, Schedule, StatePrecision,
+};
 use stagecut::problem::pipeline::hiding_in_flight;
 use stagecut::settings::Settings;
 use stagecut::simulate::{Channels, InFlight, PhaseTimes, Pipeline, StageTimes, iteration_ns};
@@ -348,9 +350,10 @@ impl<'a> Search<'a> {
         (!self.share_node(one, other), slowness, link.latency_ns)
     }
 
-    /// The longest period of the stages, each with the best choice of what it computes again; infinite where one does not fit.
+    /// The longest period of the stages, each with the best choice of what it computes again, or what the formula makes of it and of a micro-batch on
+    /// all of them; infinite where one does not fit.
     fn period_ns(&self, runs: &[Run]) -> f64 {
-        let mut longest = 0.0f64;
+        let (mut longest, mut once) = (0.0f64, 0.0);
         let mut behind = 0;
         for (k, &run) in runs.iter().enumerate().rev() {
             let replicas = run.replicas as u64;
@@ -358,6 +361,7 @@ impl<'a> Search<'a> {
             let in_flight = match (self.settings.mode, self.settings.schedule) {
                 (Mode::Inference, _) => 0,
                 (_, Schedule::Gpipe) => all,
+                (_, Schedule::Pipedream) => (replicas + behind).div_ceil(replicas),
                 _ => (replicas + behind).div_ceil(replicas).min(all),
             };
             behind += replicas;
@@ -376,14 +380,18 @@ impl<'a> Search<'a> {
                 true => work_ns.max(received_ns).max(sent_ns),
                 false => work_ns + received_ns + sent_ns,
             };
-            let all = self.settings.micro_batches.unwrap_or(1) as f64;
+            let all = self.updates_every(run);
             let of_experts = self.expert_gradients(&layers, run);
             let rings_ns = self.rings_ns(run, gradients - of_experts, of_experts);
             let copies_ns = self.copies_of_states_ns(self.states_at_host(&layers, run, false), run);
             let ring_ns = rings_ns.into_iter().sum::<f64>() + (self.sums_ns(k, runs) + copies_ns) / all;
             longest = longest.max(busy_ns / run.replicas as f64 + ring_ns);
+            once += busy_ns + ring_ns;
         }
-        longest
+        match self.settings.objective {
+            Objective::Formula => once + (self.settings.micro_batches.unwrap() - 1) as f64 * longest,
+            _ => longest,
+        }
     }
 
     /// The shortest iteration of the stages over all choices of what they compute again; infinite where one does not fit. Times are whole ns:
@@ -750,7 +758,8 @@ impl<'a> Search<'a> {
         let room = self.settings.room;
         let cached = room.tokens * mode.cache.token_bytes + room.sequences * mode.cache.sequence_bytes;
         let once = mode.resident_bytes + cached;
-        let kept = (once + in_flight * stash_bytes) as f64 - self.elsewhere(mode, run);
+        let kept = (once + in_flight * stash_bytes) as f64 + self.versions_bytes(mode, run, in_flight)
+            - self.elsewhere(mode, run);
         [
             at_rate(times.forward_ns, rates[0])
                 + at_rate(backward_ns, rates[1])
@@ -965,7 +974,26 @@ impl<'a> Search<'a> {
             OptimizerSharding::Zero3 => 0.0,
             _ => 2.0,
         };
-        rounds * (replicas - 1.0) * message_ns / self.settings.micro_batches.unwrap_or(1) as f64
+        rounds * (replicas - 1.0) * message_ns / self.updates_every(run)
+    }
+
+    /// Micro-batches between two updates of a stage's weights: where nothing is flushed, one of each replica.
+    fn updates_every(&self, run: Run) -> f64 {
+        match self.settings.schedule {
+            Schedule::Pipedream => run.replicas as f64,
+            _ => self.settings.micro_batches.unwrap_or(1) as f64,
+        }
+    }
+
+    /// Weights of a layer that a device has of micro-batches in flight beside the oldest, where nothing is flushed.
+    fn versions_bytes(&self, mode: &LayerMode, run: Run, in_flight: u64) -> f64 {
+        if self.settings.schedule != Schedule::Pipedream || self.settings.mode == Mode::Inference {
+            return 0.0;
+        }
+        let bytes = mode.parameter_bytes as f64;
+        let of_experts = mode.experts.filter(|_| bytes > 0.0);
+        let of_experts = of_experts.map_or(0, |experts| experts.parameter_bytes) as f64;
+        in_flight.saturating_sub(1) as f64 * (bytes - of_experts + (of_experts / run.expert as f64).ceil())
     }
 }
 

@@ -1,4 +1,5 @@
-//! What a pass over ideals and rows of devices asks of stages: that each keeps a limit, or that all of them together take least.
+//! What a pass over ideals and rows of devices asks of stages: that each keeps a limit, or that all of them together take least, once or as often as a
+//! formula of iterations has it.
 
 use crate::exact::modal::space::{Placement, Run, Space};
 use crate::exact::modal::stages::{Bar, Stage};
@@ -14,6 +15,8 @@ pub(super) struct Ahead<'s> {
     pub work: u64,
     /// The levels that the boundary ahead of it may have.
     pub levels: &'s [usize],
+    /// What is ahead of it takes at least for a micro-batch, and no stage there or here a shorter period.
+    pub rest: [u64; 2],
 }
 
 /// What is asked of stages.
@@ -32,7 +35,7 @@ pub(super) trait Aim {
     fn dominates(one: &Self::Known, other: &Self::Known) -> bool;
 
     /// What all stages take together, as far as that counts.
-    fn taken(known: &Self::Known) -> u64;
+    fn taken(known: &Self::Known, space: &Space) -> u64;
 }
 
 /// Each stage keeps the limit.
@@ -64,7 +67,7 @@ impl Aim for EachWithin {
         (0..LEVELS).all(|level| one[level] || !other[level])
     }
 
-    fn taken(_: &Self::Known) -> u64 {
+    fn taken(_: &Self::Known, _: &Space) -> u64 {
         0
     }
 }
@@ -98,15 +101,79 @@ impl Aim for SoonestThrough {
             ticks,
             ahead: crossing.ahead,
         };
-        bar.keeps(ticks).then_some(way)
+        bar.keeps(ticks + ahead.rest[0]).then_some(way)
     }
 
     fn dominates(one: &Way, other: &Way) -> bool {
         (0..LEVELS).all(|level| one.ticks + one.ahead[level] <= other.ticks + other.ahead[level])
     }
 
-    fn taken(way: &Way) -> u64 {
+    fn taken(way: &Way, _: &Space) -> u64 {
         // Nothing is ahead of all stages.
         way.ticks
+    }
+}
+
+/// An iteration takes least by the formula: no more than the limit.
+pub(super) struct LeastByFormula;
+
+/// What some last stages take, in ticks: of the first of them, by the level of the boundary ahead.
+#[derive(Clone)]
+pub(super) struct Sums {
+    /// One micro-batch through all of them.
+    once: ByLevel,
+    /// The longest period.
+    period: ByLevel,
+}
+
+impl Sums {
+    /// What the formula says of these stages, and of what takes so much ahead of them.
+    fn value(&self, level: usize, [once, period]: [u64; 2], space: &Space) -> u64 {
+        let others = (space.modes.micro_batches() - 1).saturating_mul(self.period[level].max(period));
+        (self.once[level] + once).saturating_add(others)
+    }
+}
+
+impl Aim for LeastByFormula {
+    type Known = Sums;
+    const NOTHING: Sums = Sums {
+        once: [0; LEVELS],
+        period: [0; LEVELS],
+    };
+    const FIRST_WILL_DO: bool = false;
+
+    fn ahead_of(known: &Sums, ahead: &Ahead, space: &Space, bar: &mut Bar) -> Option<Sums> {
+        let behind = ahead.placement.behind;
+        let [once, period] = [known.once[behind], known.period[behind]];
+        // No boundary has another level than those of the links.
+        let mut sums = Sums {
+            once: [u64::MAX / 2; LEVELS],
+            period: [u64::MAX / 2; LEVELS],
+        };
+        let mut least = u64::MAX;
+        for &level in ahead.levels {
+            let own = Placement {
+                ahead: level,
+                farthest: space.modes.links.farther(level, behind),
+                ..ahead.placement
+            };
+            let each = space.each(ahead.stage, &own, ahead.work);
+            let ring = space.ring(ahead.stage, ahead.run, &own);
+            sums.once[level] = once + each + ring;
+            sums.period[level] = period.max(each.div_ceil(ahead.run.mode.replicas as u64) + ring);
+            least = least.min(sums.value(level, ahead.rest, space));
+        }
+        bar.keeps(least).then_some(sums)
+    }
+
+    fn dominates(one: &Sums, other: &Sums) -> bool {
+        let no_more =
+            |level: usize| one.once[level] <= other.once[level] && one.period[level] <= other.period[level];
+        (0..LEVELS).all(no_more)
+    }
+
+    fn taken(sums: &Sums, space: &Space) -> u64 {
+        let values = (0..LEVELS).map(|level| sums.value(level, [0; 2], space));
+        values.min().unwrap_or(0)
     }
 }

@@ -1,7 +1,7 @@
 //! Passes over one lattice, which narrow each other: stages that no better plan can have are left out of all that follow.
 
 use crate::exact::modal::ahead::Ahead;
-use crate::exact::modal::aims::{EachWithin, SoonestThrough};
+use crate::exact::modal::aims::{Aim, EachWithin};
 use crate::exact::modal::behind::Behind;
 use crate::exact::modal::items::Work;
 use crate::exact::modal::round::Round;
@@ -18,7 +18,7 @@ use crate::problem::{Assignment, Problem};
 use crate::search::limits::Answer;
 
 /// What no plan takes less than, and a plan, if levels are what they count as.
-pub(super) type Soonest = (u64, Option<(Assignment, Chosen)>);
+pub(super) type Least = (u64, Option<(Assignment, Chosen)>);
 
 /// A lattice, the stages in it that may be of use, and what is known of them.
 pub(super) struct Field<'a> {
@@ -125,14 +125,14 @@ impl<'a> Field<'a> {
         }
     }
 
-    /// What no plan takes less than for one micro-batch in forward propagation, and the plan of that; `None` where none takes `limit` ticks at most.
-    pub(super) fn soonest(&mut self, limit: u64, work: &Work) -> Result<Option<Soonest>, StoppedBy> {
+    /// What no plan takes less than of an aim, and the plan of that; `None` where none takes `limit` ticks at most.
+    pub(super) fn least<A: Aim>(&mut self, limit: u64, work: &Work) -> Result<Option<Least>, StoppedBy> {
         let mut bar = Bar {
             limit,
             next: u64::MAX,
         };
         let work = work.of_ideals(self.space.lattice.sums(work.least()));
-        let mut pass = RowPass::<SoonestThrough>::new(self.problem, &self.space, &work, false);
+        let mut pass = RowPass::<A>::new(self.problem, &self.space, &work, false);
         let found = pass.run(&mut self.stages, &mut bar)?;
         Ok(pass.least().map(|least| (least, found)))
     }

@@ -218,6 +218,15 @@ impl Work {
     }
 }
 
+/// The least time that each item takes for a micro-batch, in ticks: at any degree; `None` where none runs it.
+pub(super) fn least_times(sums: &[Vec<Sum>]) -> Vec<Option<u64>> {
+    let of_item = |sums: &Vec<Sum>| {
+        let able = sums.iter().filter(|sum| sum.missing == 0);
+        able.map(|sum| sum.time).min()
+    };
+    sums.iter().map(of_item).collect()
+}
+
 /// The least time that each item takes of all devices together, in ticks: at any degree, on all devices of a tensor group; `u64::MAX`
 /// where no degree runs it.
 pub(super) fn device_times(modes: &Modes, sums: &[Vec<Sum>]) -> Vec<u64> {

@@ -16,11 +16,13 @@ mod space;
 mod stages;
 mod watched;
 
+use self::aims::{LeastByFormula, SoonestThrough};
 pub(super) use self::plans::plan_of;
 use self::search::{ModalSearch, Question};
 pub(super) use self::stages::{Side, payment};
 use crate::exact::incumbent::Incumbent;
 use crate::heuristics::{self, Effort};
+use crate::model::options::Objective;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
 use crate::problem::cost::allocation::Allocation;
@@ -78,7 +80,7 @@ pub(super) fn find_soonest(
 ) -> Result<u64, StoppedBy> {
     let (problem, control) = (incumbent.problem, incumbent.control);
     let limit = incumbent.target_ns();
-    match ModalSearch::new(problem, modes, control).soonest(limit)? {
+    match ModalSearch::new(problem, modes, control).least_of::<SoonestThrough>(limit, false)? {
         None => Ok(limit.saturating_add(1)),
         Some((least, found)) => {
             let plan = found.map(|(assignment, mut chosen)| {
@@ -130,13 +132,19 @@ pub(super) fn least(problem: &Problem, modes: &Modes, control: &Control) -> Opti
     ModalSearch::new(problem, modes, control).least()
 }
 
-/// Raises the bound to what all devices take that share the work evenly; whether there may be a plan.
+/// Raises the bound to what all devices take that share the work evenly, for each micro-batch but one where all count; whether there may be a plan.
 fn raise_to_least(incumbent: &mut Incumbent, search: &ModalSearch) -> bool {
-    match search.least() {
+    let others = search.modes.micro_batches() - 1;
+    let least = search.least().zip(search.least_once());
+    let least = least.map(|(period, once)| match incumbent.problem.settings.objective {
+        Objective::Formula => once.saturating_add(others.saturating_mul(period)),
+        _ => period,
+    });
+    match least {
         Some(least) => incumbent.raise(BoundSource::WorkPerStage, least),
         None => incumbent.rule_out(BoundSource::WorkPerStage, u64::MAX - 1),
     }
-    search.least().is_some()
+    least.is_some()
 }
 
 struct Solver<'a> {
@@ -153,6 +161,12 @@ impl Solver<'_> {
             return Ok(());
         }
         let is_chain = self.search.is_chain();
+        if self.incumbent.problem.settings.objective == Objective::Formula {
+            if !is_chain {
+                self.look_by_formula(true)?;
+            }
+            return self.look_by_formula(is_chain);
+        }
         if !is_chain {
             self.narrow(true)?;
         }
@@ -197,6 +211,23 @@ impl Solver<'_> {
             StoppedBy::Completed => Ok(()),
             stopped_by => Err(stopped_by),
         }
+    }
+
+    /// Looks for the plan of the least iteration by the formula, over all stages or those in order: what is proved of the latter is a bound for chains alone.
+    fn look_by_formula(&mut self, in_order: bool) -> Result<(), StoppedBy> {
+        let limit = self.incumbent.target_ns();
+        let found = self.search.least_of::<LeastByFormula>(limit, in_order)?;
+        let least = found
+            .as_ref()
+            .map_or(limit.saturating_add(1), |(least, _)| *least);
+        if let Some((_, Some((assignment, modes)))) = found {
+            self.incumbent.offer(allocation(assignment, modes));
+        }
+        if (!in_order || self.search.is_chain()) && self.search.is_exact() {
+            self.incumbent
+                .raise(BoundSource::IdealsAndModes, least.min(self.incumbent.upper_ns));
+        }
+        Ok(())
     }
 
     /// Time that the best plan computes again, beyond the fastest ways of its layers.

@@ -11,7 +11,7 @@ use std::collections::HashMap;
 use std::ops::Range;
 
 use crate::exact::modal::aims::{Ahead, Aim};
-use crate::exact::modal::items::Work;
+use crate::exact::modal::items::{Work, least_times};
 use crate::exact::modal::labels::{Behind, Counted};
 use crate::exact::modal::space::{Placement, Run, Space};
 use crate::exact::modal::stages::{Bar, Stage, Stages};
@@ -55,8 +55,9 @@ type Place = (usize, Box<[u16]>);
 /// A pass for one limit.
 pub(super) struct RowPass<'s, 'a, A: Aim> {
     space: &'s Space<'a>,
-    /// What each ideal takes at least.
+    /// What each ideal takes at least, of all devices and for a micro-batch.
     work: &'s Work,
+    once: Vec<u64>,
     counted: Counted,
     /// Whether each row shares a node with another.
     shares_node: Vec<bool>,
@@ -84,6 +85,12 @@ impl<'s, 'a, A: Aim> RowPass<'s, 'a, A> {
         Self {
             space,
             work,
+            once: space.lattice.sums(
+                &least_times(&space.sums)
+                    .into_iter()
+                    .map(Option::unwrap_or_default)
+                    .collect::<Vec<u64>>(),
+            ),
             counted: Counted::new(problem, modes, least_again),
             shares_node: (0..rows).map(|row| shares_node(modes, row)).collect(),
             levels: modes.links.of_rows(0..rows),
@@ -125,7 +132,8 @@ impl<'s, 'a, A: Aim> RowPass<'s, 'a, A> {
 
     /// What the stages of the plan that was found take together, where that is asked for.
     pub(super) fn least(&self) -> Option<u64> {
-        self.ending().map(|label| A::taken(&self.labels[label].known))
+        self.ending()
+            .map(|label| A::taken(&self.labels[label].known, self.space))
     }
 
     /// Of the labels ahead of which nothing is left, the one that takes least, and that computes least again.
@@ -133,7 +141,10 @@ impl<'s, 'a, A: Aim> RowPass<'s, 'a, A> {
         let labels = self.own[0].values().flatten().copied();
         labels
             .filter(|&at| self.counted.may_end(&self.labels[at].behind))
-            .min_by_key(|&at| (A::taken(&self.labels[at].known), self.labels[at].behind.again, at))
+            .min_by_key(|&at| {
+                let taken = A::taken(&self.labels[at].known, self.space);
+                (taken, self.labels[at].behind.again, at)
+            })
     }
 
     /// Takes a stage off ahead of every label, with every number of replicas and at every place that its devices may have.
@@ -145,9 +156,10 @@ impl<'s, 'a, A: Aim> RowPass<'s, 'a, A> {
                 continue;
             }
             for &at in ends {
-                if !self.leaves_enough(&self.labels[at], (stage.ahead, row), run.devices, bar) {
+                let period = self.least_period(&self.labels[at], (stage.ahead, row), run.devices);
+                let Some(period) = period.filter(|&period| bar.keeps(period)) else {
                     continue;
-                }
+                };
                 if !self.may_precede(row, &self.labels[at]) {
                     continue;
                 }
@@ -159,7 +171,8 @@ impl<'s, 'a, A: Aim> RowPass<'s, 'a, A> {
                 let ends = self.ends(&label, row);
                 let placements = ends.map(|end| (end, space.placement(&run, end % space.node)));
                 for (end, placement) in placements.filter(|(_, placement)| placement.fits) {
-                    self.extend((at, &label), (stage, row, end), (&run, &placement, work), bar);
+                    let takes = (work, [self.once[stage.ahead], period]);
+                    self.extend((at, &label), (stage, row, end), (&run, &placement, takes), bar);
                 }
             }
         }
@@ -182,14 +195,13 @@ impl<'s, 'a, A: Aim> RowPass<'s, 'a, A> {
         }
     }
 
-    /// Whether a stage on so many devices of a row leaves devices and stages to what is ahead of it.
-    fn leaves_enough(
+    /// The shortest period of what is ahead of a stage on so many devices of a row; `None` where that leaves too few devices or stages.
+    fn least_period(
         &self,
         label: &RowLabel<A::Known>,
         (ideal, row): (usize, usize),
         devices: usize,
-        bar: &mut Bar,
-    ) -> bool {
+    ) -> Option<u64> {
         let free = |at: usize| {
             let own = &self.space.modes.rows[at];
             let free = match label.places[at] {
@@ -198,10 +210,9 @@ impl<'s, 'a, A: Aim> RowPass<'s, 'a, A> {
             };
             free.checked_sub(if at == row { devices } else { 0 })
         };
-        let free: Option<Vec<usize>> = (0..label.taken.len()).map(free).collect();
+        let free: Vec<usize> = (0..label.taken.len()).map(free).collect::<Option<_>>()?;
         let stages = label.behind.stages + 1 + usize::from(ideal > 0);
-        stages <= self.counted.most_stages
-            && free.is_some_and(|free| bar.keeps(self.work.least_within(ideal, &free)))
+        (stages <= self.counted.most_stages).then(|| self.work.least_within(ideal, &free))
     }
 
     /// The level of the boundary between a stage of a row, whose devices end there, and the stages behind it.
@@ -219,12 +230,12 @@ impl<'s, 'a, A: Aim> RowPass<'s, 'a, A> {
         modes.links.level_between([row, other], share_node)
     }
 
-    /// Takes a stage off ahead of a label in a mode that its layers take so long in, on devices of a row that end there.
+    /// Takes a stage off ahead of a label in a mode that its layers take so long in, on devices of a row that end there, with what the rest takes at least.
     fn extend(
         &mut self,
         (at, label): (usize, &RowLabel<A::Known>),
         (stage, row, end): (&Stage, usize, usize),
-        (run, placement, work): (&Run, &Placement, u64),
+        (run, placement, (work, rest)): (&Run, &Placement, (u64, [u64; 2])),
         bar: &mut Bar,
     ) {
         let space = self.space;
@@ -241,6 +252,7 @@ impl<'s, 'a, A: Aim> RowPass<'s, 'a, A> {
             placement: Placement { behind, ..*placement },
             work,
             levels: &self.levels,
+            rest,
         };
         let Some(known) = A::ahead_of(&label.known, &ahead, space, bar) else {
             return;

@@ -1,7 +1,8 @@
 //! One question: is there a plan whose every stage keeps a limit?
 
 use crate::exact::ideals::growth;
-use crate::exact::modal::field::{Field, Soonest};
+use crate::exact::modal::aims::Aim;
+use crate::exact::modal::field::{Field, Least};
 use crate::exact::modal::items::{self, Sum, Work};
 use crate::exact::modal::lattice::Lattice;
 use crate::exact::modal::space::Space;
@@ -71,6 +72,11 @@ impl<'a> ModalSearch<'a> {
         }
     }
 
+    /// No plan takes a micro-batch through all stages sooner, each item on the devices of some degree. `None` where some item runs at no degree.
+    pub(super) fn least_once(&self) -> Option<u64> {
+        items::least_times(&self.sums).into_iter().sum()
+    }
+
     /// Every plan takes at most this.
     pub(super) fn most(&self) -> u64 {
         self.modes.longest()
@@ -120,12 +126,16 @@ impl<'a> ModalSearch<'a> {
         self.asked(question).unwrap_or_else(Answer::Stopped)
     }
 
-    /// What no plan takes less than for one micro-batch, and the plan of that; see [`Field::soonest`].
-    pub(super) fn soonest(&mut self, limit: u64) -> Result<Option<Soonest>, StoppedBy> {
+    /// What no plan takes less than of an aim, and the plan of that, over all stages or those that follow the numbering of the items; see [`Field::least`].
+    pub(super) fn least_of<A: Aim>(
+        &mut self,
+        limit: u64,
+        in_order: bool,
+    ) -> Result<Option<Least>, StoppedBy> {
         let Some(work) = Work::of_items(self.modes, &self.sums, &self.device_times) else {
             return Ok(None);
         };
-        self.field(false)?.soonest(limit, &work)
+        self.field(in_order)?.least::<A>(limit, &work)
     }
 
     fn asked(&mut self, question: Question) -> Result<ModalAnswer, StoppedBy> {

@@ -129,8 +129,13 @@ impl<'a> Space<'a> {
 
     /// The time of a stage between its micro-batches: its layers take `work`, and no tensor goes farther than over the boundary.
     pub(super) fn time(&self, stage: &Stage, run: &Run, placement: &Placement, work: u64) -> u64 {
-        let each = (work + placement.moved(&stage.crossing)).max(placement.on_links(stage));
+        let each = self.each(stage, placement, work);
         each.div_ceil(run.mode.replicas as u64) + self.ring(stage, run, placement)
+    }
+
+    /// What a replica is busy with for one of its micro-batches.
+    pub(super) fn each(&self, stage: &Stage, placement: &Placement, work: u64) -> u64 {
+        (work + placement.moved(&stage.crossing)).max(placement.on_links(stage))
     }
 
     /// What moves once an iteration adds to that, and sums over copies of tables.

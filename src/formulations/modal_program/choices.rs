@@ -4,6 +4,7 @@ use good_lp::{Expression, variable};
 
 use super::super::{Column, Program};
 use crate::formulations::pools::Unsupported;
+use crate::model::options::Objective;
 use crate::problem::Problem;
 use crate::problem::modes::{BETWEEN, INSIDE, LayerWays, ModalItem, Modes, StageMode, Way};
 
@@ -152,7 +153,7 @@ impl<'a> Space<'a> {
     fn of_levels(self, mode: &StageMode, k: usize, in_flight: u64) -> Vec<Choice> {
         let modes = self.modes;
         let devices = modes.devices_of(mode);
-        let ring = |level: usize| modes.ring(mode.replicas, level);
+        let ring = |level: usize| modes.ring(mode, mode.replicas, level);
         let lies_across = |node: usize| devices > node;
         let levels: &[usize] = match node(modes) {
             _ if ring(INSIDE) == ring(BETWEEN) => &[INSIDE],
@@ -366,6 +367,9 @@ pub fn too_large(problem: &Problem, modes: &Modes) -> Result<(), Unsupported> {
     }
     if modes.degrees.iter().any(|degree| degree.at_host) {
         return Err("states of optimisers may lie at hosts, of which a program of modes knows nothing");
+    }
+    if problem.settings.objective == Objective::Formula {
+        return Err("it adds up all stages, of which a program of modes knows the busiest alone");
     }
     if !modes.copies.is_empty() {
         return Err("some of its layers share a table, of whose copies a program of modes knows nothing");

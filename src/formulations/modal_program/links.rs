@@ -365,7 +365,7 @@ impl Builder<'_> {
     fn ring(&mut self, k: usize, c: usize) {
         let stage = &self.stages[k];
         let choice = &stage.choices[c];
-        let Some(ring) = self.modes.ring(choice.mode.replicas, choice.level) else {
+        let Some(ring) = self.modes.ring(&choice.mode, choice.mode.replicas, choice.level) else {
             return;
         };
         let scale = self.program.scale_ns;

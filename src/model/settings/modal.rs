@@ -163,17 +163,31 @@ impl Settings {
             "`tied`",
         );
         refuse(
-            self.objective == Objective::Formula,
+            self.objective == Objective::Formula && self.schedule.is_all_forward_first(),
             setting::OBJECTIVE,
-            format!("`{}`", self.objective),
+            format!("`{}` of each phase", self.objective),
             "`iteration`, `latency` or `period`",
         );
         refuse(
-            !matches!(self.schedule, Schedule::OneFOneB | Schedule::Gpipe) && !self.may_have_virtual_stages(),
+            self.schedule == Schedule::Concurrent && !self.may_have_virtual_stages(),
             setting::SCHEDULE,
             format!("`{}`", self.schedule),
-            "`1f1b` or `gpipe`",
+            "`1f1b`, `gpipe` or `pipedream`",
         );
+        if !self.updates_once() && self.optimizer_sharding.exchanges_each_time() {
+            faults.push(Fault::new(
+                setting::OPTIMIZER_SHARDING,
+                FaultKind::Contradiction {
+                    found: words!(
+                        "{} with {}, which updates weights behind every backward pass",
+                        setting::OPTIMIZER_SHARDING.given(self.optimizer_sharding),
+                        setting::SCHEDULE.given(self.schedule)
+                    ),
+                    expected: "`none` or `zero1`: gradients that are shared out gather over an iteration"
+                        .into(),
+                },
+            ));
+        }
         if !self.recompute.is_none() && !self.mode.trains() {
             faults.push(Fault::new(
                 setting::RECOMPUTE,
@@ -210,7 +224,10 @@ impl Settings {
             ),
             remedy: words!("try {}", setting::MICRO_BATCHES.given("64")),
         };
-        let is_missing = (synchronizes || offloads) && self.mode.trains() && self.micro_batches.is_none();
+        let is_missing = (synchronizes || offloads)
+            && self.mode.trains()
+            && self.updates_once()
+            && self.micro_batches.is_none();
         is_missing.then(|| Fault::new(setting::MICRO_BATCHES, kind))
     }
 
@@ -432,13 +449,17 @@ impl Settings {
             .then(|| Fault::new(setting::OPTIMIZER_SHARDING, kind))
     }
 
-    /// One tick a ns where iterations are simulated, which are run in whole ns; else as many, a power of ten, as keep the sums of all layers and tensors exact: stage times are divided by
-    /// replicas and micro-batches.
+    /// One tick a ns where iterations are simulated, which are run in whole ns; else as many, a power of ten, as keep the sums of all layers and tensors exact, and what a
+    /// formula makes of them: stage times are divided by replicas and micro-batches.
     pub(super) fn fine_ticks(&self, instance: &Instance) -> u64 {
         if self.is_simulated() {
             return 1;
         }
-        let all_ns = self.most_ns(instance).max(1.0);
+        let rounds = match self.objective {
+            Objective::Formula => 1.0 + self.micro_batches.unwrap_or(1) as f64,
+            _ => 1.0,
+        };
+        let all_ns = rounds * self.most_ns(instance).max(1.0);
         let mut ticks = MOST_TICKS;
         while ticks > 1 && 4.0 * all_ns * ticks as f64 > LARGEST_EXACT as f64 {
             ticks /= 10;

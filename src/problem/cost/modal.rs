@@ -3,15 +3,15 @@
 use super::allocation::Allocation;
 use super::keeps_order;
 use super::virtual_stages::fullest;
-use crate::model::options::Region;
+use crate::model::options::{Objective, Region};
 use crate::problem::Problem;
 use crate::problem::modes::{Chosen, ModalStage, ModalStages, Modes, Moves};
 use crate::problem::pipeline::schedule::InFlight;
 use crate::problem::pipeline::{self, Channels, PhaseTimes, Pipeline, StageTimes};
 use crate::problem::virtual_stages::VirtualStages;
 
-/// The objective in ticks: the longest period of a stage, not rounded, since replicas and micro-batches share out what it is made of; or the
-/// time of an iteration as it is simulated. `None` if it is no plan: order kept, no stage empty but chunks, as many as asked for, enough devices,
+/// The objective in ticks: the longest period of a stage, not rounded, since replicas and micro-batches share out what it is made of; an iteration by its
+/// formula; or the time of one as it is simulated. `None` if it is no plan: order kept, no stage empty but chunks, as many as asked for, enough devices,
 /// memory held, tensor groups inside nodes.
 pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u64> {
     let chosen = plan.modes.as_ref()?;
@@ -73,6 +73,7 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
             (problem.reads()).map_or(u64::MAX, |reads| reads.modal_run_ns(&plan.assignment, chosen))
         }
         (None, true) => iteration_ns(problem, modes, chosen, &stages),
+        (None, false) if settings.objective == Objective::Formula => stages.by_formula(modes.micro_batches()),
         (None, false) => stages.period(),
     })
 }

@@ -58,7 +58,8 @@ impl Modes {
     pub fn quantum(&self) -> u64 {
         let items = || self.items.iter().flatten().flatten();
         let moves_once = |mode: StageMode| {
-            self.degrees[mode.degree].at_host || self.ring(self.copies_of_weights(&mode), INSIDE).is_some()
+            self.degrees[mode.degree].at_host
+                || self.ring(&mode, self.copies_of_weights(&mode), INSIDE).is_some()
         };
         let exchanges = items().any(|item| item.once_bytes != [0; 3]) && self.kinds().any(moves_once);
         let layers = items().flat_map(|item| &item.layers);

@@ -58,6 +58,16 @@ impl Modes {
         }
     }
 
+    /// What a micro-batch in flight keeps of the weights of a layer in a mode: the version that it began with, where these are updated meanwhile.
+    pub(super) fn version_bytes(&self, settings: &Settings, mode: &LayerMode, degree: usize) -> u64 {
+        if settings.updates_once() {
+            return 0;
+        }
+        let of_experts = mode.experts.map_or(0, |experts| experts.parameter_bytes);
+        let of_experts = of_experts.min(mode.parameter_bytes);
+        mode.parameter_bytes - of_experts + of_experts.div_ceil(self.degrees[degree].expert as u64)
+    }
+
     /// Whether replicas share out the states of the optimiser.
     fn shares_out_states(&self) -> bool {
         let [.., states] = self.sharding.shares_out();
@@ -95,15 +105,15 @@ impl Modes {
     /// What a stage pays for what it moves once an iteration, for one micro-batch, with rings over links of a level.
     pub fn synchronization(&self, once: OnceBytes, mode: &StageMode, level: usize) -> u64 {
         let rings = self.rings(once, mode);
-        let rings = rings.map(|(bytes, members)| self.shared_out(self.ring(members, level), bytes));
+        let rings = rings.map(|(bytes, members)| self.shared_out(self.ring(mode, members, level), bytes));
         let ticks = self.copy_of_states_ns(once, mode) * self.ticks_per_ns as f64;
-        (rings.sum::<f64>() + 2.0 * ticks / self.micro_batches as f64).ceil() as u64
+        (rings.sum::<f64>() + 2.0 * ticks / self.updates_every(mode) as f64).ceil() as u64
     }
 
     /// What a stage takes for it, once an iteration, in whole ns: the exchange of gradients, and states there and back.
     pub fn exchange_ns(&self, once: OnceBytes, mode: &StageMode, level: usize) -> u64 {
         let rings = self.rings(once, mode);
-        let rings = rings.map(|(bytes, members)| self.once_ns(self.ring(members, level), bytes));
+        let rings = rings.map(|(bytes, members)| self.once_ns(self.ring(mode, members, level), bytes));
         rings.sum::<u64>() + 2 * self.copy_of_states_ns(once, mode).ceil() as u64
     }
 
@@ -115,11 +125,11 @@ impl Modes {
         levels: impl Iterator<Item = usize> + Clone,
     ) -> f64 {
         let least = |(bytes, members): (f64, usize)| {
-            let rings = levels.clone().filter_map(|level| self.ring(members, level));
+            let rings = levels.clone().filter_map(|level| self.ring(mode, members, level));
             let byte_ticks = rings
                 .map(|Ring { byte_ticks, .. }| byte_ticks)
                 .min_by(f64::total_cmp);
-            byte_ticks.unwrap_or(0.0) * bytes * self.micro_batches as f64
+            byte_ticks.unwrap_or(0.0) * bytes * self.updates_every(mode) as f64
         };
         self.rings(once, mode).map(least).sum::<f64>() + 2.0 * self.copy_of_states_ns(once, mode)
     }

@@ -68,8 +68,8 @@ pub struct Modes {
     synchronizes: bool,
     /// What they share out.
     sharding: OptimizerSharding,
-    /// Micro-batches of an iteration; 1 where it does not matter.
-    micro_batches: u64,
+    /// Micro-batches from one update of the weights to the next; `None` where each follows a backward pass of every replica.
+    micro_batches: Option<u64>,
     /// Tokens of a micro-batch, where the network says them.
     tokens: f64,
     ticks_per_ns: u64,
@@ -221,6 +221,7 @@ impl Flight {
         match (settings.mode, settings.schedule) {
             (Mode::Inference, _) => Self::None,
             (Mode::Training, Schedule::Gpipe) => Self::All(all),
+            (Mode::Training, Schedule::Pipedream) => Self::Behind(u64::MAX),
             (Mode::Training, _) => Self::Behind(all),
         }
     }
@@ -293,7 +294,9 @@ impl Modes {
                 && settings.mode.trains()
                 && settings.communication.takes_time(),
             sharding: settings.optimizer_sharding,
-            micro_batches: settings.micro_batches.unwrap_or(1),
+            micro_batches: settings
+                .updates_once()
+                .then(|| settings.micro_batches.unwrap_or(1)),
             tokens: network.micro_batch.map_or(0.0, |of| of.tokens),
             ticks_per_ns: settings.ticks_per_ns,
         };
@@ -503,6 +506,8 @@ impl Modes {
         let longer = |ticks: u64| self.with_load(settings, mode, degree, ticks);
         let part = |bytes: u64| bytes.div_ceil(self.degrees[degree].context as u64);
         let copied = self.copied(row, part(mode.host_bytes));
+        // What is held once holds the version of a micro-batch in flight too: of every one, there is always one.
+        let version = self.version_bytes(settings, mode, degree);
         Some(Way {
             mode: at,
             recompute: mode.recompute.clone(),
@@ -527,8 +532,8 @@ impl Modes {
             } else {
                 0
             },
-            held_bytes: self.held_bytes(settings, layer, mode, degree),
-            stash_bytes: part(mode.stash_bytes),
+            held_bytes: self.held_bytes(settings, layer, mode, degree) - version,
+            stash_bytes: part(mode.stash_bytes) + version,
             host_bytes: part(mode.host_bytes),
             workspace_bytes: part(mode.workspace_bytes) + self.whole_bytes((settings, layer), mode, degree),
         })
@@ -648,11 +653,21 @@ impl Modes {
         }
     }
 
-    /// The exchange of gradients among so many replicas over links of a level; `None` where there is none.
-    pub fn ring(&self, replicas: usize, level: usize) -> Option<Ring> {
+    /// The exchange of gradients among so many devices of a stage over links of a level; `None` where there is none.
+    pub fn ring(&self, mode: &StageMode, members: usize, level: usize) -> Option<Ring> {
         let rounds = self.sharding.rounds_an_iteration();
-        self.ring_of(replicas, level, rounds)
+        self.ring_of((members, self.updates_every(mode)), level, rounds)
             .filter(|_| self.synchronizes)
+    }
+
+    /// Micro-batches of an iteration, at least one.
+    pub(crate) fn micro_batches(&self) -> u64 {
+        self.micro_batches.unwrap_or(1).max(1)
+    }
+
+    /// Micro-batches from one update of a stage's weights to the next.
+    pub(super) fn updates_every(&self, mode: &StageMode) -> u64 {
+        self.micro_batches.unwrap_or(mode.replicas as u64)
     }
 
     /// What a ring takes for so many bytes, as far as a micro-batch bears it, in ticks.
@@ -668,22 +683,23 @@ impl Modes {
         match ring {
             Some(ring) if bytes > 0.0 => {
                 let ticks = ring.byte_ticks * bytes + ring.start_ticks;
-                (ticks * self.micro_batches as f64 / self.ticks_per_ns as f64).ceil() as u64
+                (ticks * ring.every as f64 / self.ticks_per_ns as f64).ceil() as u64
             }
             _ => 0,
         }
     }
 
-    /// A ring of so many members over links of a level: in each round each sends and receives (d - 1) / d of the bytes, once an iteration. A sum that all
-    /// get takes two (P. Patarasuk, X. Yuan, JPDC 69(2), 2009).
-    fn ring_of(&self, members: usize, level: usize, rounds: u64) -> Option<Ring> {
+    /// A ring of so many members over links of a level: in each round each sends and receives (d - 1) / d of the bytes, once in so many micro-batches. A sum
+    /// that all get takes two (P. Patarasuk, X. Yuan, JPDC 69(2), 2009).
+    fn ring_of(&self, (members, every): (usize, u64), level: usize, rounds: u64) -> Option<Ring> {
         if members < 2 || rounds == 0 {
             return None;
         }
         let link = self.links.link(level);
         let messages = rounds as f64 * (members - 1) as f64;
-        let ticks = messages * self.ticks_per_ns as f64 / self.micro_batches as f64;
+        let ticks = messages * self.ticks_per_ns as f64 / every as f64;
         Some(Ring {
+            every,
             byte_ticks: ticks * 1e9 / (members as f64 * link.bandwidth_bytes_per_s),
             start_ticks: ticks * link.latency_ns as f64,
         })
@@ -693,6 +709,8 @@ impl Modes {
 /// What replicas pay to exchange their gradients, for one micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ring {
+    /// In how many there is one.
+    pub every: u64,
     /// For each byte.
     pub byte_ticks: f64,
     /// For the latency of its messages, where there are bytes.

@@ -98,7 +98,13 @@ impl Lift<'_> {
             synchronization_ms: (cost.exchange_ns > 0).then(|| ns_to_ms(cost.exchange_ns)),
             memory_bytes: cost.memory_bytes,
             in_flight: trains.then_some(cost.in_flight),
-            weight_versions: trains.then_some(1),
+            weight_versions: trains.then(|| {
+                if settings.updates_once() {
+                    1
+                } else {
+                    cost.in_flight
+                }
+            }),
             mode: Some(PlanMode {
                 tensor: self.modes.degrees[mode.degree].tensor,
                 expert: self.modes.degrees[mode.degree].expert,

@@ -1,7 +1,7 @@
 //! The times of a plan in whole nanoseconds, as the simulator runs them.
 
 use crate::model::fault::{Fault, FaultKind, InputError};
-use crate::model::options::{Communication, Mode, WorkerMode};
+use crate::model::options::{Communication, Mode, Schedule, WorkerMode};
 use crate::model::units::ms_to_ns;
 use crate::problem::pipeline::{Channels, PhaseTimes, Pipeline, StageTimes};
 use crate::problem::plan::{Moved, Plan, PlanStage, Transfers};
@@ -40,6 +40,11 @@ impl Pipeline {
         }
         if !faults.is_empty() {
             return Err(InputError { path: None, faults });
+        }
+        // Where nothing is flushed, replicas exchange gradients behind every backward pass.
+        let flushes = plan.problem.schedule.is_none_or(Schedule::flushes);
+        for times in stages.iter_mut().filter(|_| !flushes) {
+            times.backward.work_ns += std::mem::take(&mut times.once_ns);
         }
         let is_split = plan.problem.worker == Some(WorkerMode::Concurrent);
         Ok(Self {

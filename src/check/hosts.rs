@@ -47,6 +47,7 @@ impl Checker<'_> {
     /// Adds what a layer keeps for its backward pass: on the device, or at the host, copied there behind the forward pass and back before that one.
     pub(super) fn keep(&self, sum: &mut Sum, mode: &LayerMode, placed: &Placed) {
         sum.stash_bytes += placed.part(mode.stash_bytes);
+        sum.weight_bytes += weights_on(placed, mode);
         let bytes = placed.part(mode.host_bytes);
         sum.host_bytes += bytes;
         if let Some(host) = self.instance.cluster.kinds[placed.kind].host {
@@ -106,4 +107,14 @@ impl Checker<'_> {
         let host = self.instance.cluster.kinds[placed.kind].host;
         host.map_or(0.0, |host| bytes / host.bytes_per_s * 1e9)
     }
+}
+
+/// Weights of a layer that a device has and an update changes: of experts its part. Those of frozen layers are not among the parameters.
+fn weights_on(placed: &Placed, mode: &LayerMode) -> u128 {
+    let all = u128::from(mode.parameter_bytes);
+    let of_experts = mode
+        .experts
+        .map_or(0, |own| u128::from(own.parameter_bytes))
+        .min(all);
+    all - of_experts + of_experts.div_ceil(placed.expert as u128)
 }

@@ -43,7 +43,7 @@ pub(super) struct Sum {
     pub(super) host_bytes: u128,
     pub(super) workspace_bytes: u128,
     /// Weights that an update changes, of which a micro-batch in flight may need an earlier version.
-    weight_bytes: u128,
+    pub(super) weight_bytes: u128,
 }
 
 /// Positions in [`Sum::moved_ns`].
@@ -314,7 +314,6 @@ impl Checker<'_> {
             sum.held_bytes += u128::from(mode.resident_bytes) + self.served(mode.cache) + kept.each;
             (0..2).for_each(|of| sum.states_at_host[of] += kept.at_host[of]);
             sum.gradient_bytes += mode.gradient_bytes as f64;
-            sum.weight_bytes += weights_on(&placed[k], mode);
             if placed[k].expert > 1 {
                 let frozen = self.layer(at).frozen;
                 let elsewhere = |all: u128| all - all.div_ceil(placed[k].expert as u128);
@@ -689,14 +688,4 @@ impl Checker<'_> {
             .then(|| PlanRun::new(iteration_ms, in_ms(&busy_ns) / replicas as f64, micro_batches));
         Some(iteration_ms)
     }
-}
-
-/// Weights of a layer that a device has and an update changes: of experts its part. Those of frozen layers are not among the parameters.
-fn weights_on(placed: &Placed, mode: &LayerMode) -> u128 {
-    let all = u128::from(mode.parameter_bytes);
-    let of_experts = mode
-        .experts
-        .map_or(0, |own| u128::from(own.parameter_bytes))
-        .min(all);
-    all - of_experts + of_experts.div_ceil(placed.expert as u128)
 }

@@ -174,20 +174,6 @@ impl Settings {
             format!("`{}`", self.schedule),
             "`1f1b`, `gpipe` or `pipedream`",
         );
-        if !self.updates_once() && self.optimizer_sharding.exchanges_each_time() {
-            faults.push(Fault::new(
-                setting::OPTIMIZER_SHARDING,
-                FaultKind::Contradiction {
-                    found: words!(
-                        "{} with {}, which updates weights behind every backward pass",
-                        setting::OPTIMIZER_SHARDING.given(self.optimizer_sharding),
-                        setting::SCHEDULE.given(self.schedule)
-                    ),
-                    expected: "`none` or `zero1`: gradients that are shared out gather over an iteration"
-                        .into(),
-                },
-            ));
-        }
         if !self.recompute.is_none() && !self.mode.trains() {
             faults.push(Fault::new(
                 setting::RECOMPUTE,
@@ -200,7 +186,22 @@ impl Settings {
         faults.extend(self.unknown_recomputation(instance));
         faults.extend(self.offload_faults(instance));
         faults.extend(self.unknown_iterations().into_iter().chain(self.unkept_fault()));
+        faults.extend(self.gathering_fault());
         faults
+    }
+
+    /// Gradients that are to gather over an iteration where there is none.
+    fn gathering_fault(&self) -> Option<Fault> {
+        let kind = FaultKind::Contradiction {
+            found: words!(
+                "{} with {}, which updates weights behind every backward pass",
+                setting::OPTIMIZER_SHARDING.given(self.optimizer_sharding),
+                setting::SCHEDULE.given(self.schedule)
+            ),
+            expected: "`none` or `zero1`: gradients that are shared out gather over an iteration".into(),
+        };
+        (!self.updates_once() && self.optimizer_sharding.exchanges_each_time())
+            .then(|| Fault::new(setting::OPTIMIZER_SHARDING, kind))
     }
 
     /// What is exchanged or copied once in an iteration of which nothing is said.

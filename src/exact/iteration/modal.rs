@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rayon::prelude::*;
 
+use super::TIME_OF_GUIDES;
 use super::chunks::ChunkRuns;
 use super::chunks::kind::ChunkFamily;
 use super::kinds::{KindFamily, Kinds};
@@ -13,7 +14,6 @@ use super::prompt;
 use super::relaxation::Relaxation;
 use super::search::PlanSearch;
 use super::sums::KnownSums;
-use super::{SHARE_OF_GUIDES, TIME_OF_GUIDES};
 use crate::exact::homogeneous;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::method::Method;
@@ -54,7 +54,7 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
     let (problem, control) = (incumbent.problem, incumbent.control);
     raise_to_share(&mut incumbent, modes);
     if modes.rows.len() > 1 {
-        offer_plan_of(&problem.for_the_period(), modes, &mut incumbent);
+        offer_plan_of_period(&mut incumbent, modes);
     }
     let is_one_way = problem.settings.objective == Objective::Latency && !problem.settings.mode.trains();
     if is_one_way && !modes.has_links {
@@ -81,9 +81,6 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
     // Devices of several chunks are alike.
     let others = others.filter(|_| !problem.settings.may_have_virtual_stages());
     let is_all = others.is_none();
-    if !is_all && problem.settings.objective == Objective::Iteration {
-        offer_plan_of(&problem.for_the_formula(), modes, &mut incumbent);
-    }
     let share = share(control);
     let within = share.as_ref().filter(|_| !is_all).unwrap_or(control);
     let mut restricted = incumbent.under(within);
@@ -122,14 +119,13 @@ fn find_soonest(incumbent: &mut Incumbent, modes: &Modes) {
     incumbent.raise(BoundSource::IdealsAndModes, least_ns.min(incumbent.upper_ns));
 }
 
-/// Begins with the plan of an objective that comes near: of least period where devices differ, as partial plans know nothing of how many of each are left, and
-/// of least formula where stages need not be alike.
-pub(super) fn offer_plan_of(near: &Problem, modes: &Modes, incumbent: &mut Incumbent) {
-    let control = incumbent.control;
-    let left = control.remaining();
-    let share = left.map_or(TIME_OF_GUIDES, |left| left.mul_f64(SHARE_OF_GUIDES));
-    let within = control.elsewhere().with_time(Some(share));
-    incumbent.offer_some(modal::solve(Incumbent::new(near, &within), modes).allocation);
+/// Begins with the plan of least period: where devices differ, partial plans know nothing of how many of each are left.
+pub(super) fn offer_plan_of_period(incumbent: &mut Incumbent, modes: &Modes) {
+    let problem = incumbent.problem.for_the_period();
+    let control = incumbent.control.elsewhere();
+    let share = share(&control);
+    let own = Incumbent::new(&problem, share.as_ref().unwrap_or(&control));
+    incumbent.offer_some(modal::solve(own, modes).allocation);
 }
 
 /// A part of the time that is left, if there is a limit.

@@ -33,7 +33,7 @@ pub(super) fn solve(mut incumbent: Incumbent, reads: &Reads, method: Method) -> 
     }
     match &problem.modes {
         None => unlike::take_quick_plans(&mut incumbent),
-        Some(modes) => modal::offer_plan_of(&problem.for_the_period(), modes, &mut incumbent),
+        Some(modes) => modal::offer_plan_of_period(&mut incumbent, modes),
     }
     let stopped_by = match Options::new(&incumbent, reads) {
         Ok(options) => search(&options, &mut incumbent),

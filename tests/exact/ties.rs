@@ -48,7 +48,7 @@ fn a_tie_across_the_network_is_told() {
     let words = "`table` keeps `embed` and `head` together, and the 3 layers between them";
     assert!(
         report.contains(&format!(
-            "tie: {words}: 5 of the 7 layers are one piece, which no plan cuts"
+            "tie: {words}: 5 of the 7 layers are one piece, which no plan cuts; `shared` in place of `tie` gives each end a copy of a table"
         )),
         "{report}"
     );

@@ -40,7 +40,7 @@ pub(super) fn wide_tie(instance: &Instance, plan: &Plan) -> Option<String> {
     let is_wide = widest.layers_between() > 0 && 2 * widest.together.len() >= all;
     (is_wide && plan.problem.stages != Some(1)).then(|| {
         format!(
-            "tie: {}: {} of the {all} layers are one piece, which no plan cuts",
+            "tie: {}: {} of the {all} layers are one piece, which no plan cuts; `shared` in place of `tie` gives each end a copy of a table",
             widest.in_words(network).trim_start_matches("tie "),
             widest.together.len()
         )

@@ -31,9 +31,6 @@ use crate::problem::plan::{Outcome, Statistics, StoppedBy};
 use crate::problem::{Assignment, Problem};
 use crate::search::limits::{self, Answer, Asked, Halving};
 
-/// Sums of stages are asked for within such a part of what is open, one after the other.
-const PARTS_ASKED: [u64; 6] = [32, 16, 8, 4, 2, 1];
-
 /// Solves a problem with modes, of which something may be known.
 pub(super) fn solve(incumbent: Incumbent, modes: &Modes) -> Outcome {
     let (problem, control) = (incumbent.problem, incumbent.control);
@@ -217,31 +214,18 @@ impl Solver<'_> {
     }
 
     /// Looks for the plan of the least iteration by the formula, over all stages or those in order: what is proved of the latter is a bound for chains alone.
-    ///
-    /// Little more than what is proved is asked for first: a pass drops whatever takes longer, and one without a plan raises the bound.
     fn look_by_formula(&mut self, in_order: bool) -> Result<(), StoppedBy> {
-        let is_bound = (!in_order || self.search.is_chain()) && self.search.is_exact();
-        let (least, target) = (self.incumbent.lower_ns, self.incumbent.target_ns());
-        for part in PARTS_ASKED {
-            let limit = match target {
-                u64::MAX => target,
-                _ => target - target.saturating_sub(least) / part * (part - 1),
-            };
-            let found = self.search.least_of::<LeastByFormula>(limit, in_order)?;
-            let proved = found
-                .as_ref()
-                .map_or(limit.saturating_add(1), |(least, _)| *least);
-            let is_last = found.is_some() || limit == target;
-            if let Some((_, Some((assignment, modes)))) = found {
-                self.incumbent.offer(allocation(assignment, modes));
-            }
-            if is_bound {
-                let proved = proved.min(self.incumbent.upper_ns);
-                self.incumbent.raise(BoundSource::IdealsAndModes, proved);
-            }
-            if is_last {
-                break;
-            }
+        let limit = self.incumbent.target_ns();
+        let found = self.search.least_of::<LeastByFormula>(limit, in_order)?;
+        let least = found
+            .as_ref()
+            .map_or(limit.saturating_add(1), |(least, _)| *least);
+        if let Some((_, Some((assignment, modes)))) = found {
+            self.incumbent.offer(allocation(assignment, modes));
+        }
+        if (!in_order || self.search.is_chain()) && self.search.is_exact() {
+            self.incumbent
+                .raise(BoundSource::IdealsAndModes, least.min(self.incumbent.upper_ns));
         }
         Ok(())
     }

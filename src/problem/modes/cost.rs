@@ -133,7 +133,7 @@ impl ModalStages {
     /// An iteration of so many micro-batches by the standard formula: what one takes through all stages, and the longest period for each other.
     pub fn by_formula(&self, micro_batches: u64) -> u64 {
         let once: u64 = self.stages.iter().map(ModalStage::once).sum();
-        once + (micro_batches - 1) * self.period()
+        once.saturating_add((micro_batches - 1).saturating_mul(self.period()))
     }
 }
 

@@ -174,6 +174,15 @@ impl Settings {
             format!("`{}`", self.schedule),
             "`1f1b`, `gpipe` or `pipedream`",
         );
+        refuse(
+            self.objective == Objective::Latency && !self.updates_once(),
+            setting::OBJECTIVE,
+            format!(
+                "`latency` of `{}`, whose exchanges are part of no micro-batch,",
+                self.schedule
+            ),
+            "`period`, or a schedule that flushes",
+        );
         if !self.recompute.is_none() && !self.mode.trains() {
             faults.push(Fault::new(
                 setting::RECOMPUTE,

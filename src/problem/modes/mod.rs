@@ -666,7 +666,7 @@ impl Modes {
     }
 
     /// Micro-batches from one update of a stage's weights to the next.
-    pub(super) fn updates_every(&self, mode: &StageMode) -> u64 {
+    pub(crate) fn updates_every(&self, mode: &StageMode) -> u64 {
         self.micro_batches.unwrap_or(mode.replicas as u64)
     }
 

@@ -63,7 +63,7 @@ impl Lift<'_> {
         // Where ticks are ns, parts of one are lost on the time between micro-batches.
         let (load_ms, ring_ms) = match settings.is_simulated() {
             true => {
-                let ring_ms = ns_to_ms(cost.exchange_ns) / settings.micro_batches.unwrap_or(1) as f64;
+                let ring_ms = ns_to_ms(cost.exchange_ns) / self.modes.updates_every(mode) as f64;
                 (shared(cost.each()) + ring_ms, ring_ms)
             }
             false => (settings.ms(cost.period()), settings.ms(cost.synchronization)),

@@ -180,7 +180,7 @@ impl Solver<'_> {
     /// Narrows what is open, over all stages or those in order; what is proved of the latter is a bound for chains alone, and nothing is of stages
     /// that are costed by a rule of thumb.
     fn narrow(&mut self, in_order: bool) -> Result<(), StoppedBy> {
-        let is_bound = (!in_order || self.search.is_chain()) && self.search.is_exact();
+        let is_bound = self.search.is_bound(in_order);
         let search = &mut self.search;
         let mut passes = Asked {
             source: is_bound.then_some(BoundSource::IdealsAndModes),
@@ -223,7 +223,7 @@ impl Solver<'_> {
         if let Some((_, Some((assignment, modes)))) = found {
             self.incumbent.offer(allocation(assignment, modes));
         }
-        if (!in_order || self.search.is_chain()) && self.search.is_exact() {
+        if self.search.is_bound(in_order) {
             self.incumbent
                 .raise(BoundSource::IdealsAndModes, least.min(self.incumbent.upper_ns));
         }

@@ -115,6 +115,11 @@ impl<'a> ModalSearch<'a> {
         (1..self.predecessors.len()).all(follows)
     }
 
+    /// Whether what is proved of all stages, or of those in order, holds for all plans.
+    pub(super) fn is_bound(&self, in_order: bool) -> bool {
+        (!in_order || self.is_chain()) && self.is_exact()
+    }
+
     /// Ideals of the largest lattice that was searched.
     pub(super) fn ideals(&self) -> usize {
         let fields = self.fields.iter().flatten();

@@ -72,7 +72,7 @@ impl Modes {
                 if !settings.sums_copies() || held.once_bytes[0] == 0 {
                     return held;
                 }
-                let sum = |level: usize| self.ring_of((2, self.micro_batches.unwrap_or(1)), level, 2);
+                let sum = |level: usize| self.ring_of((2, self.micro_batches()), level, 2);
                 Table {
                     sum_ticks: std::array::from_fn(|level| {
                         self.shared_out(sum(level), bytes as f64).ceil() as u64

@@ -98,13 +98,7 @@ impl Lift<'_> {
             synchronization_ms: (cost.exchange_ns > 0).then(|| ns_to_ms(cost.exchange_ns)),
             memory_bytes: cost.memory_bytes,
             in_flight: trains.then_some(cost.in_flight),
-            weight_versions: trains.then(|| {
-                if settings.updates_once() {
-                    1
-                } else {
-                    cost.in_flight
-                }
-            }),
+            weight_versions: trains.then(|| settings.weight_versions(cost.in_flight as usize)),
             mode: Some(PlanMode {
                 tensor: self.modes.degrees[mode.degree].tensor,
                 expert: self.modes.degrees[mode.degree].expert,

@@ -320,14 +320,19 @@ impl Checker<'_> {
     pub(super) fn memory(&mut self, (k, stage): (usize, &PlanStage), bytes: u128) {
         self.figures[k].memory_bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
         self.stated_count(format!("stages[{k}].memory_bytes"), stage.memory_bytes, bytes);
-        let limit = workers::memory_bytes(self.instance, self.settings, &self.staff[k]).map(u128::from);
-        if let Some(limit) = limit.filter(|&limit| bytes > limit) {
+        if let Some(limit) = self.limit_of(k).filter(|&limit| bytes > limit) {
             self.violations.push(Violation::Memory {
                 stage: k + 1,
                 bytes,
                 over: bytes - limit,
             });
         }
+    }
+
+    /// What the devices of a stage may hold, each.
+    pub(super) fn limit_of(&self, stage: usize) -> Option<u128> {
+        let staff = self.staff.get(stage)?;
+        workers::memory_bytes(self.instance, self.settings, staff).map(u128::from)
     }
 
     /// What the devices of a stage make of its transfers: nothing if none of them pays, more if they synchronise.
@@ -491,7 +496,10 @@ impl Checker<'_> {
         let pipeline = Pipeline {
             stages: stages.collect(),
             trains: settings.mode.trains(),
-            channels: Channels::Shared,
+            channels: match settings.worker {
+                WorkerMode::Sequential => Channels::Shared,
+                WorkerMode::Concurrent => Channels::Split,
+            },
             has_links: settings.communication.has_links(),
         };
         let in_flight = match self.overruns.is_empty() {

@@ -90,7 +90,10 @@ impl Checker<'_> {
                 false => None,
             };
             let kind = self.kind_of(stage);
-            self.in_order_of_kinds(k, placed.last().map(|before| before.kind), kind);
+            match before {
+                Some(first) => self.on_its_kind(k, first.kind, kind)?,
+                None => self.in_order_of_kinds(k, placed.last().map(|before| before.kind), kind),
+            }
             let next = next.entry(kind).or_insert_with(|| self.first_of(kind));
             let first = before.map_or(*next, |before| before.devices[0]);
             let stage_of = Placed {
@@ -108,6 +111,16 @@ impl Checker<'_> {
             placed.push(stage_of);
         }
         Some(placed)
+    }
+
+    /// Of a place in the row all chunks are on one kind; `None` where they are not.
+    fn on_its_kind(&mut self, k: usize, first: usize, kind: usize) -> Option<()> {
+        if kind != first {
+            let found = format!("`{}`", self.instance.cluster.kinds[kind].name);
+            let expected = "the kind of the device that holds this chunk's place";
+            self.wrong(format!("stages[{k}].devices"), found, expected);
+        }
+        (kind == first).then_some(())
     }
 
     /// Kinds come in the order in which they are listed, where that is asked.

@@ -363,9 +363,9 @@ impl Checker<'_> {
             let away: BTreeMap<usize, Vec<usize>> = by_place.into_values().collect();
             // From the last device of whichever stage comes first in the row to the first of the other.
             let ends = |stage: usize| {
-                // Chunks lie where their devices do, whatever their numbers.
+                // Chunks lie where their places in the row do.
                 let is_before = match self.settings.has_virtual_stages() {
-                    true => start(home) < start(stage),
+                    true => self.device_of_chunk(home) < self.device_of_chunk(stage),
                     false => home < stage,
                 };
                 let (one, other) = if is_before { (home, stage) } else { (stage, home) };
@@ -465,7 +465,7 @@ impl Checker<'_> {
             || self.layer(table.layer).frozen
             || start(one) == start(other);
         let is_first = match settings.has_virtual_stages() {
-            true => start(one) < start(other),
+            true => self.device_of_chunk(one) < self.device_of_chunk(other),
             false => one < other,
         };
         let (first, last) = if is_first { (one, other) } else { (other, one) };
@@ -615,10 +615,12 @@ impl Checker<'_> {
         if chunks == 1 {
             return;
         }
-        let devices = asked.count(&self.instance.cluster, asked.kind);
         let of_stage = plan.stages[0].devices.len().max(1);
-        let row = devices.unwrap_or(asked.stages) / of_stage;
-        let row = row.min(asked.stages);
+        let of_kind = |&kind: &usize| {
+            let devices = asked.count(&self.instance.cluster, kind);
+            devices.unwrap_or(asked.stages) / of_stage
+        };
+        let row = asked.kinds.iter().map(of_kind).sum::<usize>().min(asked.stages);
         if plan.stages.len() != row * chunks {
             self.violations.push(Violation::StageCount {
                 found: plan.stages.len(),

@@ -226,8 +226,8 @@ impl Checker<'_> {
                 self.counts_of_chunk((chunk, &plan.stages[chunk]), seen.most[at]);
             }
             let bytes: u128 = seen.fullest.iter().sum();
-            let limit = self.settings.memory_limit.map(u128::from);
-            if let (Some(limit), Some(&first)) = (limit.filter(|&limit| bytes > limit), chunks.first()) {
+            let Some(&first) = chunks.first() else { continue };
+            if let Some(limit) = self.limit_of(first).filter(|&limit| bytes > limit) {
                 self.violations.push(Violation::Memory {
                     stage: first + 1,
                     bytes,

@@ -176,8 +176,17 @@ pub(super) fn times_ns(
             whole_ns(forward),
             whole_ns(forward + backward) - whole_ns(forward),
         ],
-        WorkerMode::Concurrent => [whole_ns(forward), whole_ns(backward)],
+        WorkerMode::Concurrent => [forward, backward].map(on_shares_ns),
     })
+}
+
+/// A time on shares in whole ns: of what doubles cannot tell from the middle between two the lower one.
+fn on_shares_ns(ns: f64) -> u128 {
+    const RELATIVE: f64 = 1e-12;
+    let slack = ns * RELATIVE;
+    let nearest = ns.round();
+    let is_middle = slack < 0.25 && nearest - ns >= 0.5 - slack;
+    nearest as u128 - u128::from(is_middle)
 }
 
 /// What part of each phase all devices of a stage do in a ns, where concurrent workers at the shares that are stated.

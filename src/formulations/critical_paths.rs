@@ -13,8 +13,8 @@ use crate::problem::pipeline::{ChunkTimes, Path};
 /// Items that are alike.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kind {
-    /// Forward passes, gradients of inputs, gradients of weights, and what devices do once, in ns.
-    pub times_ns: ChunkTimes,
+    /// In each chunk: forward passes, gradients of inputs, gradients of weights, and what devices do once, in ns.
+    pub times_ns: Vec<ChunkTimes>,
     /// Bytes that are held for good, and for each micro-batch in flight.
     pub bytes: [f64; 2],
     /// How many there are.
@@ -63,7 +63,7 @@ pub struct Asked {
     pub lines: Vec<Line>,
     /// The chunks of every device.
     pub chunks_of: Vec<Vec<usize>>,
-    /// What every chunk takes beside its items, in ns, as [`Kind::times_ns`].
+    /// What every chunk takes beside its items, in ns, as [`Kind::times_ns`] has it.
     pub beside_ns: Vec<ChunkTimes>,
     /// Before the first operation of every device and behind its last one, at least, in ns.
     pub lead_ns: Vec<f64>,
@@ -82,6 +82,12 @@ pub struct Asked {
 }
 
 impl Asked {
+    /// What a device does for an item of a kind and a micro-batch, in ns.
+    fn own_ns(&self, device: usize, kind: &Kind) -> f64 {
+        let first = self.chunks_of[device].first();
+        first.map_or(0.0, |&chunk| in_turn(&kind.times_ns[chunk]).sum())
+    }
+
     /// How many items that take as long as those of a kind, or longer, a device has time for in an iteration of so many ns.
     pub(crate) fn most_on(&self, device: usize, kind: &Kind, ns: f64) -> f64 {
         // Less than an item is, more than doubles lose.
@@ -90,7 +96,7 @@ impl Asked {
             .iter()
             .flat_map(|&c| in_turn(&self.beside_ns[c]));
         let room_ns = (ns - self.lead_ns[device]) / self.micro_batches as f64 - beside.sum::<f64>();
-        match in_turn(&kind.times_ns).sum::<f64>() {
+        match self.own_ns(device, kind) {
             0.0 => f64::INFINITY,
             own_ns => (room_ns / own_ns + ROUNDING).floor().max(0.0),
         }
@@ -286,13 +292,12 @@ impl PathProgram {
 
     /// Family `device`: as many items of a kind, and of those that take longer, as a device has time for in an iteration of interest.
     fn devices(&mut self, asked: &Asked) {
-        let own_ns = |kind: &Kind| -> f64 { in_turn(&kind.times_ns).sum() };
         for (d, chunks) in asked.chunks_of.iter().enumerate() {
             for (k, kind) in asked.kinds.iter().enumerate() {
-                let least_ns = own_ns(kind);
+                let least_ns = asked.own_ns(d, kind);
                 let is_among = |other: &usize| {
                     let other = &asked.kinds[*other];
-                    other.is_whole && own_ns(other) >= least_ns
+                    other.is_whole && asked.own_ns(d, other) >= least_ns
                 };
                 let among: Vec<usize> = (0..asked.kinds.len()).filter(is_among).collect();
                 let count: usize = among.iter().map(|&other| asked.kinds[other].count).sum();
@@ -340,7 +345,7 @@ impl PathProgram {
                 |times: &ChunkTimes| -> f64 { often.iter().zip(times).map(|(often, ns)| often * ns).sum() };
             beside += ns(&asked.beside_ns[c]) / scale_ns;
             for (k, kind) in asked.kinds.iter().enumerate() {
-                let own = ns(&kind.times_ns) / scale_ns;
+                let own = ns(&kind.times_ns[c]) / scale_ns;
                 if own > 0.0 {
                     coefficients.push((self.counts[k][c], own));
                 }

@@ -74,6 +74,7 @@ impl Objective {
         match self {
             Self::Period | Self::Tokens | Self::Formula => false,
             Self::Latency => has_links,
+            Self::Iteration if schedule == Schedule::Concurrent => true,
             Self::Iteration => has_links || (trains && !schedule.is_all_forward_first()),
         }
     }

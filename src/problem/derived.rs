@@ -78,16 +78,20 @@ impl Problem {
     /// The same problem where a stage holds what it would if the other passes of its layers lay beside them, never more than it does: memory
     /// no longer ties stages together. `None` where it does not, or where a pass away from its other one may hold less.
     pub fn with_passes_together(&self) -> Option<Self> {
-        let settings = &self.settings;
-        let in_flight = |forward, backward| settings.in_flight_between(forward, backward);
-        let from_end = || 1..=self.stages;
-        let holds_more = from_end().all(|backward| {
-            from_end().all(|forward| in_flight(forward, backward) >= in_flight(backward, backward))
-        });
-        (self.memory_is_joint() && holds_more).then(|| Self {
+        (self.memory_is_joint() && self.holds_no_less_apart()).then(|| Self {
             pairs: Vec::new(),
             ..self.clone()
         })
+    }
+
+    /// Whether no layer has less in flight where its passes lie apart than with both where its backward pass is.
+    pub(crate) fn holds_no_less_apart(&self) -> bool {
+        let in_flight = |forward, backward| self.settings.in_flight_between(forward, backward);
+        let from_end = || 1..=self.stages;
+        self.pairs.is_empty()
+            || from_end().all(|backward| {
+                from_end().all(|forward| in_flight(forward, backward) >= in_flight(backward, backward))
+            })
     }
 
     /// The same items on three stages, with neither memory nor an iteration to think of: *before*, *in* and *after*, as

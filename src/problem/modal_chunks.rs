@@ -8,14 +8,14 @@ use crate::model::setting;
 use crate::model::settings::Settings;
 use crate::model::words::words;
 use crate::problem::Problem;
-use crate::problem::modes::{Modes, StageMode};
+use crate::problem::modes::{Chosen, Modes, StageMode};
 use crate::problem::virtual_stages::VirtualStages;
 
-/// Chunks of a mode. A replica of all stages is a row of single devices by itself, and all run side by side.
+/// Chunks of modes that are alike but for the kind of device. A replica of all stages is a row of single devices by itself, and all run side by side.
 #[derive(Clone, Debug)]
 pub struct ModalChunks {
-    /// The mode of all chunks.
-    pub mode: StageMode,
+    /// The modes that the devices of a row may have, one for each kind.
+    pub alike: Vec<StageMode>,
     /// Chunks of a device.
     pub virtual_stages: usize,
     /// What is asked of one of the replicas.
@@ -58,8 +58,9 @@ impl ModalChunks {
             return all;
         }
         let most_chunks = modes.most_parts();
-        for mode in modes.kinds() {
-            let row = settings.stages.min(modes.most_of(&mode));
+        for alike in modes.alike_kinds() {
+            let most = alike.iter().map(|mode| modes.most_of(mode)).sum();
+            let row = settings.stages.min(most);
             let is_short = settings.all_stages && row < settings.stages;
             let numbers: Vec<usize> = match &settings.rounds {
                 _ if row == 0 || is_short => Vec::new(),
@@ -70,11 +71,11 @@ impl ModalChunks {
                 Some(Degrees::Choose) => (2..=most_chunks / row).collect(),
             };
             let of_number = |virtual_stages: usize| Self {
-                mode,
+                alike: alike.clone(),
                 virtual_stages,
                 settings: settings
                     .with_chunks(row, virtual_stages)
-                    .of_replica(mode.replicas),
+                    .of_replica(alike[0].replicas),
                 laid: OnceLock::new(),
             };
             let is_filled = |number: usize| !settings.fills_chunks() || row * number <= modes.items.len();
@@ -92,9 +93,17 @@ impl ModalChunks {
 }
 
 impl Problem {
-    /// The chunks of a mode, so many for each device; `None` where no plan may have these.
-    pub fn chunks_in(&self, mode: StageMode, virtual_stages: usize) -> Option<&VirtualStages> {
-        let is_it = |of: &&ModalChunks| of.mode == mode && of.virtual_stages == virtual_stages;
-        self.modal_chunks.iter().find(is_it)?.laid()
+    /// The chunks of such modes, so many for each device, all of which are of one mode; `None` where no plan may have these.
+    pub fn chunks_in(&self, chosen: &Chosen) -> Option<&VirtualStages> {
+        let is_it = |of: &&ModalChunks| {
+            let are_known = chosen.stages.iter().all(|mode| of.alike.contains(mode));
+            are_known && of.virtual_stages == chosen.virtual_stages
+        };
+        let of = self.modal_chunks.iter().find(is_it)?.laid()?;
+        let has_one = |chunks: &Vec<usize>| {
+            let mode = |&chunk: &usize| chosen.stages.get(chunk);
+            chunks.iter().all(|chunk| mode(chunk) == mode(&chunks[0]))
+        };
+        (chosen.stages.len() == of.chunks() && of.chunks_of.iter().all(has_one)).then_some(of)
     }
 }

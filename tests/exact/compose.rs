@@ -22,7 +22,7 @@ use stagecut::{Error, Options, solve};
 /// What is asked for besides, as what it adds to the file of an instance.
 fn features() -> Vec<(&'static str, Value)> {
     let pipeline = |options: Value| json!({ "pipeline": options });
-    let two = json!({ "virtual_stages": 2, "stages": 2, "devices": 2 });
+    let two = json!({ "virtual_stages": 2, "stages": 2 });
     let chunks = |options: Value| pipeline(merged(&two, &options));
     let node = json!({ "devices": 2, "link": { "bandwidth_bytes_per_s": 4e9 } });
     let kinds = |more: Value| {

@@ -8,7 +8,9 @@ use stagecut::control::Control;
 use stagecut::exact;
 use stagecut::instance::Instance;
 use stagecut::methods::{self, Method};
-use stagecut::options::{Communication, MemoryLimit, Objective, PipelineOptions, Region, Schedule};
+use stagecut::options::{
+    Communication, DeviceOrder, MemoryLimit, Objective, PipelineOptions, Region, Schedule,
+};
 use stagecut::plan::{Plan, Status};
 use stagecut::problem::Problem;
 use stagecut::schedule::rules::Shape;
@@ -118,6 +120,67 @@ fn a_v_is_that_of_brute_force() {
         3 * seen.compared > draws && 6 * seen.chunked > seen.compared && 10 * seen.proved > 7 * seen.compared,
         "{seen:?}"
     );
+}
+
+/// Devices of several kinds, which lie in a row in every order that there is, or as they are listed; with degrees to choose from, and without.
+#[test]
+fn unlike_devices_are_those_of_brute_force() {
+    let (mut seen, mut mixed) = (Seen::default(), 0);
+    for seed in seeds(DRAWS / 2) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut spec = match seed % 4 {
+            0 => crate::common::modal::random_modal_slow_inside(seed),
+            _ => crate::common::modal::random_modal(seed),
+        };
+        if seed % 3 == 1 {
+            crate::common::modal::add_experts(&mut spec, seed);
+        }
+        let Some(mut options) = draw(&mut spec, seed) else {
+            continue;
+        };
+        if rng.random_bool(0.3) {
+            spec.pipeline.schedule = Some(Schedule::ZbV);
+            spec.pipeline.placement = Some(Placement::V);
+            options.virtual_stages = Some("2".parse().unwrap());
+        }
+        if rng.random_bool(0.3) {
+            (
+                spec.pipeline.tensor,
+                spec.pipeline.replicas,
+                spec.pipeline.recompute,
+            ) = (None, None, None);
+            options.uniform = None;
+        }
+        options.device_order = rng.random_bool(0.3).then_some(DeviceOrder::Given);
+        let spec = crate::common::modal::on_unlike_devices(spec, seed);
+        // Some layer may run nowhere.
+        let Ok(instance) = Instance::from_spec(&spec) else {
+            continue;
+        };
+        let devices = instance
+            .cluster
+            .kinds
+            .iter()
+            .filter_map(|kind| kind.count)
+            .sum::<usize>();
+        if devices + instance.network.layers.len() > 7 {
+            continue;
+        }
+        let plan = compare(seed, &instance, &options, &mut seen);
+        let devices = plan
+            .iter()
+            .flat_map(|plan| &plan.stages)
+            .flat_map(|stage| &stage.devices);
+        let kinds: std::collections::BTreeSet<&str> = devices.map(|device| &device[..5]).collect();
+        mixed += usize::from(kinds.len() > 1 && plan.is_some_and(|plan| plan.virtual_stages().is_some()));
+    }
+    println!("{seen:?}, {mixed} on several kinds");
+    let draws = draws(DRAWS / 2) as usize;
+    assert!(
+        4 * seen.compared > draws && 10 * seen.proved > 7 * seen.compared,
+        "{seen:?}"
+    );
+    assert!(10 * mixed > seen.compared, "{mixed}: {seen:?}");
 }
 
 /// Equal blocks for Megatron, which runs no empty chunk and is told once for all what to compute again: every plan is exported.

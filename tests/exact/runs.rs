@@ -22,13 +22,23 @@ use stagecut::{Options, Watch};
 const MOST_PLANS: usize = 3_000;
 
 /// A small network that asks for one of two objectives; every third is a chain, and of four three run on workers that differ.
-fn spec(seed: u64, objective: Objective) -> InstanceSpec {
-    let mixed = !seed.is_multiple_of(4) || objective == Objective::Iteration;
+fn spec(seed: u64, objective: Objective, (cuts, worker): (Cuts, WorkerMode)) -> InstanceSpec {
+    let (is_split, is_concurrent) = (cuts == Cuts::Separate, worker == WorkerMode::Concurrent);
+    let mixed = match is_split {
+        _ if is_concurrent => true,
+        true => seed.is_multiple_of(3),
+        false => !seed.is_multiple_of(4) || objective == Objective::Iteration,
+    };
+    // Layers of which each pass is an item are twice as many.
+    let layers = match is_split {
+        true => [[2, 2], [2, 3], [3, 4]],
+        false => [[2, 4], [3, 5], [4, 6]],
+    };
     let scope = Scope {
-        layers: [[2, 4], [3, 5], [4, 6]][seed as usize % 3],
+        layers: layers[seed as usize % 3],
         chain: seed.is_multiple_of(3),
         mixed,
-        cuts: Some(Cuts::Tied),
+        cuts: Some(cuts),
     };
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
     let mut spec = draw(format!("run-{seed}"), seed, scope);
@@ -36,22 +46,31 @@ fn spec(seed: u64, objective: Objective) -> InstanceSpec {
     asked.objective = Some(objective);
     asked.micro_batches = Some(rng.random_range(1..=7));
     asked.stages = asked.stages.map(|stages| stages.min(4));
-    if mixed {
-        asked.worker = Some(WorkerMode::Sequential);
+    if is_concurrent {
+        asked.worker = Some(worker);
+        asked.shares = asked.shares.filter(|&shares| shares != Shares::Global);
+    } else if mixed {
+        asked.worker = Some(worker);
         (asked.shares, asked.share_parts) = (None::<Shares>, None);
         if rng.random_bool(0.7) {
             asked.groups = Some(Groups::Given);
         }
     }
     let schedules = [Schedule::OneFOneB, Schedule::OneFOneB, Schedule::Gpipe];
-    asked.schedule = Some(schedules[rng.random_range(0..3)]);
+    asked.schedule = Some(match is_concurrent {
+        true => Schedule::Concurrent,
+        false => schedules[rng.random_range(0..3)],
+    });
     let modes = [
         Communication::Overlapped,
         Communication::Overlapped,
         Communication::Blocking,
         Communication::Ignored,
     ];
-    asked.communication = Some(modes[rng.random_range(0..4)]);
+    asked.communication = Some(match is_concurrent {
+        true => [Communication::Overlapped, Communication::Ignored][rng.random_range(0..2)],
+        false => modes[rng.random_range(0..4)],
+    });
     spec
 }
 
@@ -70,7 +89,13 @@ fn plan_of(instance: &Instance, problem: &Problem, assignment: &Assignment, choi
     };
     let mut plan = Plan::new(instance, problem, methods::OTHER, outcome);
     let verdict = examine(instance, &problem.settings, &plan);
-    assert_eq!(verdict.violations, [], "{assignment:?} on {choices:?}");
+    let told = || serde_json::to_string(&plan).unwrap();
+    assert_eq!(
+        verdict.violations,
+        [],
+        "{assignment:?} on {choices:?}: {}",
+        told()
+    );
     plan.overruns = verdict.overruns;
     plan
 }
@@ -80,8 +105,11 @@ fn run_ns(instance: &Instance, problem: &Problem, plan: &Costed) -> u64 {
     let settings = &problem.settings;
     let (assignment, choices, costs) = plan;
     let run = Run::new(problem, costs);
-    let is_free = run.trains && run.has_links && !run.all_forward_first && run.micro_batches > 1;
+    let is_concurrent = settings.worker == WorkerMode::Concurrent;
+    let is_free =
+        run.has_links && (is_concurrent || run.trains && !run.all_forward_first && run.micro_batches > 1);
     match is_free {
+        false if is_concurrent => runs::both_at_once_ns(costs, run.micro_batches as usize),
         true => {
             let plan = plan_of(instance, problem, assignment, choices);
             let run = simulate(&plan, &Request::default()).expect("a plan that can be run");
@@ -102,7 +130,7 @@ struct Counts {
 }
 
 /// Holds what is proved against every plan, what the simulator makes of the plan, and bounds and plans of all other methods.
-fn compare(objective: Objective) -> Counts {
+fn compare(objective: Objective, of: (Cuts, WorkerMode)) -> Counts {
     let mut counts = Counts {
         cases: 0,
         branching: 0,
@@ -114,11 +142,12 @@ fn compare(objective: Objective) -> Counts {
     let mut seed = seeds(300).start;
     while counts.cases < draws(300) {
         seed += 1;
-        let Some((instance, problem)) = problem_of(&spec(seed, objective)) else {
+        let Some((instance, problem)) = problem_of(&spec(seed, objective, of)) else {
             continue;
         };
         // Those of like devices are held elsewhere; in parts of a ns formulas and runs need not agree.
-        let is_elsewhere = objective == Objective::Iteration && problem.workers.is_none();
+        let is_elsewhere =
+            objective == Objective::Iteration && problem.workers.is_none() && of.0 == Cuts::Tied;
         if is_elsewhere || problem.settings.ticks_per_ns > 1 {
             continue;
         }
@@ -202,7 +231,7 @@ fn ns_of(ms: f64) -> u64 {
 
 #[test]
 fn the_proved_latency_is_the_least_of_all_plans() {
-    let counts = compare(Objective::Latency);
+    let counts = compare(Objective::Latency, (Cuts::Tied, WorkerMode::Sequential));
     let some = counts.cases / 20;
     assert!(counts.branching > some && counts.with_links > some && counts.several_stages > some);
     assert!(counts.infeasible > 0 && counts.unlike > some);
@@ -210,10 +239,34 @@ fn the_proved_latency_is_the_least_of_all_plans() {
 
 #[test]
 fn the_proved_iteration_of_unlike_workers_is_the_least_of_all_plans() {
-    let counts = compare(Objective::Iteration);
+    let counts = compare(Objective::Iteration, (Cuts::Tied, WorkerMode::Sequential));
     let some = counts.cases / 20;
     assert!(counts.branching > some && counts.with_links > some && counts.several_stages > some);
     assert!(counts.infeasible > 0);
+}
+
+/// Forward and backward passes of a layer on one device or on two.
+#[test]
+fn the_proved_iteration_of_separate_cuts_is_the_least_of_all_plans() {
+    let counts = compare(Objective::Iteration, (Cuts::Separate, WorkerMode::Sequential));
+    let some = counts.cases / 20;
+    assert!(counts.branching > some && counts.with_links > some && counts.several_stages > some);
+    assert!(counts.infeasible > 0 && counts.unlike > some);
+}
+
+#[test]
+fn the_proved_latency_of_separate_cuts_is_the_least_of_all_plans() {
+    let counts = compare(Objective::Latency, (Cuts::Separate, WorkerMode::Sequential));
+    assert!(counts.with_links > counts.cases / 20 && counts.several_stages > counts.cases / 20);
+}
+
+/// Workers that run both phases at once, on shares that are best for the period of each.
+#[test]
+fn the_proved_iteration_of_concurrent_workers_is_the_least_of_all_plans() {
+    for cuts in [Cuts::Tied, Cuts::Separate] {
+        let counts = compare(Objective::Iteration, (cuts, WorkerMode::Concurrent));
+        assert!(counts.with_links > counts.cases / 20 && counts.several_stages > counts.cases / 20);
+    }
 }
 
 /// A user of one of these waits for a token; who has five unlike machines puts everything on the one with the fastest memory.

@@ -3,7 +3,7 @@
 
 use stagecut::instance::Instance;
 use stagecut::network::{LayerMode, Size, Tensor};
-use stagecut::options::{Degrees, Mode};
+use stagecut::options::{Degrees, DeviceOrder, Mode};
 use stagecut::schedule::rules::{RULES, Shape};
 use stagecut::schedule::{Operation, Phase};
 use stagecut::settings::Settings;
@@ -16,38 +16,67 @@ pub fn best_ns(instance: &Instance, settings: &Settings) -> Option<u64> {
         true => best_iteration_ns(instance, settings),
         false => None,
     };
-    let devices = settings
-        .count(&instance.cluster, settings.kind)
-        .unwrap_or(settings.stages);
     let layers = instance.network.layers.iter().filter(|layer| !layer.backward);
     let layers = layers.count();
     let search = Search::new(instance, settings, true);
+    let devices = search.rows.iter().map(|row| row[2]).max().unwrap_or(0);
     let groups =
         (1..=devices).flat_map(|tensor| (1..=devices / tensor).map(move |context| [tensor, context]));
     for [tensor, context] in groups {
         for replicas in 1..=devices / (tensor * context) {
-            let row = settings.stages.min(devices / (tensor * context * replicas));
+            let all = search
+                .rows
+                .iter()
+                .map(|row| row[2] / (tensor * context * replicas));
+            let row = settings.stages.min(all.sum());
             let experts =
                 (1..=replicas * context).filter(|expert| (replicas * context).is_multiple_of(*expert));
             let both = experts.flat_map(|expert| (2..=layers.max(3)).map(move |chunks| (expert, chunks)));
-            let places = search.places_of_states(settings.kind);
-            let all = both.flat_map(|both| places.iter().map(move |&at_host| (both, at_host)));
+            let all = both.flat_map(|both| [false, true].map(|at_host| (both, at_host)));
             for ((expert, chunks), at_host) in all {
                 let too_many =
                     matches!(settings.rounds, Some(Degrees::Choose)) && (row == 1 || chunks * row > layers);
-                let rows = Rows::new(
-                    instance,
-                    settings,
-                    ([tensor, context, replicas, expert, row, chunks], at_host),
-                );
-                if let Some(mut rows) = rows.filter(|_| !too_many && settings.allows_virtual_stages(chunks)) {
-                    rows.place();
-                    best = [best, rows.best_ns].into_iter().flatten().min();
+                if too_many || !settings.allows_virtual_stages(chunks) {
+                    continue;
                 }
+                let least = |kinds: Vec<usize>| {
+                    let degrees = [tensor, context, replicas, expert, chunks];
+                    let mut rows = Rows::new(instance, settings, (degrees, at_host, &kinds))?;
+                    rows.place();
+                    rows.best_ns
+                };
+                let orders = orders(&search, tensor * context * replicas, row);
+                best = orders.into_iter().filter_map(least).chain(best).min();
             }
         }
     }
     best
+}
+
+/// The kinds of so many places in a row, each of so many devices, in every order that there is.
+fn orders(search: &Search, size: usize, places: usize) -> Vec<Vec<usize>> {
+    let mut all = vec![Vec::new()];
+    for _ in 0..places {
+        let longer = |order: Vec<usize>| {
+            let before = order
+                .last()
+                .and_then(|last| search.rows.iter().position(|row| row[0] == *last));
+            let is_given = search.settings.device_order == DeviceOrder::Given;
+            let first = before.filter(|_| is_given).unwrap_or(0);
+            let has_left = |row: &&[usize; 3]| {
+                let taken = order.iter().filter(|&&kind| kind == row[0]).count();
+                row[2] / size > taken
+            };
+            let next: Vec<Vec<usize>> = search.rows[first..]
+                .iter()
+                .filter(has_left)
+                .map(|row| [order.clone(), vec![row[0]]].concat())
+                .collect();
+            next
+        };
+        all = all.into_iter().flat_map(longer).collect();
+    }
+    all
 }
 
 struct Rows<'a> {
@@ -66,10 +95,24 @@ impl<'a> Rows<'a> {
     fn new(
         instance: &'a Instance,
         settings: &'a Settings,
-        ([tensor, context, replicas, expert, row, chunks], at_host): ([usize; 6], bool),
+        ([tensor, context, replicas, expert, chunks], at_host, kinds): ([usize; 5], bool, &[usize]),
     ) -> Option<Self> {
         let search = Search::new(instance, settings, true);
-        let all = settings.micro_batches? as usize;
+        let (all, row, size) = (
+            settings.micro_batches? as usize,
+            kinds.len(),
+            tensor * context * replicas,
+        );
+        // Devices of a kind follow each other, wherever their places are.
+        let start = |place: usize| {
+            let own = search.rows.iter().find(|row| row[0] == kinds[place]).unwrap();
+            own[1]
+                + size
+                    * kinds[..place]
+                        .iter()
+                        .filter(|kind| **kind == kinds[place])
+                        .count()
+        };
         let shape = Shape {
             devices: row,
             virtual_stages: chunks,
@@ -83,17 +126,19 @@ impl<'a> Rows<'a> {
         order
             .iter_mut()
             .for_each(|list| list.retain(|of| trains || of.phase == Phase::Forward));
+        let place = |chunk: usize| settings.placement.device(chunk, row);
         let run = |chunk: usize| Run {
-            kind: settings.kind,
+            kind: kinds[place(chunk)],
             tensor,
             replicas,
             expert,
             context,
             at_host,
-            start: settings.placement.device(chunk, row) * tensor * context * replicas,
+            start: start(place(chunk)),
         };
         let runs: Vec<Run> = (0..row * chunks).map(run).collect();
-        let is_allowed = runs.iter().all(|&run| search.may_run(run));
+        let may_lie = |run: &Run| search.places_of_states(run.kind).contains(&at_host);
+        let is_allowed = runs.iter().all(|&run| search.may_run(run) && may_lie(&run));
         let is_whole = !settings.all_stages || row == settings.stages;
         (is_allowed && is_whole).then_some(Self {
             search,
@@ -138,9 +183,8 @@ impl<'a> Rows<'a> {
 
     /// Runs the chunks in every way that fits.
     fn take(&mut self) {
-        let run = self.runs[0];
         let choices: Vec<Vec<LayerMode>> = (0..self.chunk_of.len())
-            .map(|layer| self.search.modes(layer, run))
+            .map(|layer| self.search.modes(layer, self.runs[self.chunk_of[layer]]))
             .collect();
         if choices.iter().any(Vec::is_empty) {
             return;
@@ -187,7 +231,6 @@ impl<'a> Rows<'a> {
 
     /// Whether no device ever holds too much, nor its host.
     fn fits(&self, modes: &[&LayerMode]) -> bool {
-        let limit = self.search.settings.memory_limit.unwrap_or(u64::MAX);
         let row = self.order.len();
         let trains = self.search.settings.mode == Mode::Training;
         (0..row).all(|device| {
@@ -201,16 +244,16 @@ impl<'a> Rows<'a> {
             };
             let (mut held, mut workspace, mut states) = (0.0, 0.0, 0.0);
             for chunk in (0..self.runs.len()).filter(|&chunk| self.device(chunk) == device) {
-                let mut shared = 0.0;
+                let (mut shared, run) = (0.0, self.runs[chunk]);
                 for (layer, mode) in own(chunk) {
-                    let [_, kept, _, part] = self.search.of_mode((layer, mode), self.runs[0], 0);
+                    let [_, kept, _, part] = self.search.of_mode((layer, mode), run, 0);
                     held += kept;
                     shared += part;
-                    workspace = self.search.workspace(layer, mode, self.runs[0]).max(workspace);
+                    workspace = self.search.workspace(layer, mode, run).max(workspace);
                 }
-                held += (shared / (self.replicas * self.runs[0].context) as f64).ceil();
+                held += (shared / (self.replicas * run.context) as f64).ceil();
                 let layers: Vec<usize> = own(chunk).map(|(layer, _)| layer).collect();
-                states += self.search.states_at_host(&layers, self.runs[0], true).ceil();
+                states += self.search.states_at_host(&layers, run, true).ceil();
             }
             let mut most = held;
             let (mut at_host, mut most_at_host) = (0, 0);
@@ -228,7 +271,9 @@ impl<'a> Rows<'a> {
                 most = f64::max(most, held);
                 most_at_host = u64::max(most_at_host, at_host);
             }
-            most + workspace <= limit as f64 && self.search.fits_host(self.runs[0], most_at_host, states)
+            let first = (0..self.runs.len()).find(|&chunk| self.device(chunk) == device);
+            let run = self.runs[first.unwrap()];
+            self.search.fits(run.kind, most + workspace) && self.search.fits_host(run, most_at_host, states)
         })
     }
 
@@ -242,13 +287,14 @@ impl<'a> Rows<'a> {
         let mut gradients = vec![0.0; times.len()];
         let mut layers = vec![Vec::new(); times.len()];
         for (layer, (mode, &chunk)) in modes.iter().zip(&self.chunk_of).enumerate() {
-            let [forward, backward] = self.search.passes_of_mode(layer, mode, self.runs[0]);
+            let run = self.runs[chunk];
+            let [forward, backward] = self.search.passes_of_mode(layer, mode, run);
             times[chunk][0] += forward;
             times[chunk][1] += if trains { backward } else { 0.0 };
             gradients[chunk] += mode.gradient_bytes as f64;
             layers[chunk].push(layer);
             times[chunk][3] += if trains {
-                self.search.weight_of_mode(mode, self.runs[0])
+                self.search.weight_of_mode(mode, run)
             } else {
                 0.0
             };
@@ -323,9 +369,12 @@ impl<'a> Rows<'a> {
                 .find(|(layer, _)| *layer == other)
                 .map_or(0, |(_, bytes)| *bytes)
         };
-        let mode = |layer: usize| self.search.modes(layer, self.runs[0])[0].clone();
+        let mode = |layer: usize| self.search.modes(layer, self.runs[self.chunk_of[layer]])[0].clone();
         let ends = |to: usize| {
-            let (one, other) = (start(home).min(start(to)), start(home).max(start(to)));
+            let (one, other) = match self.device(home) < self.device(to) {
+                true => (start(home), start(to)),
+                false => (start(to), start(home)),
+            };
             let devices = self.runs[0].tensor * self.runs[0].context * self.replicas;
             [one + devices - 1, other]
         };

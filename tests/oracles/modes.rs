@@ -33,7 +33,7 @@ pub(super) struct Search<'a> {
     pub(super) instance: &'a Instance,
     pub(super) settings: &'a Settings,
     /// Of each kind in play its position, the number of its first device, and how many there are.
-    rows: Vec<[usize; 3]>,
+    pub(super) rows: Vec<[usize; 3]>,
     /// Whether iterations are asked for.
     pub(super) of_iterations: bool,
     stage_of: Vec<usize>,
@@ -709,7 +709,7 @@ impl<'a> Search<'a> {
     }
 
     /// Whether so many bytes fit a device of a kind.
-    fn fits(&self, kind: usize, bytes: f64) -> bool {
+    pub(super) fn fits(&self, kind: usize, bytes: f64) -> bool {
         let own = self.instance.cluster.kinds[kind].memory_bytes;
         let own = own.filter(|_| self.settings.kinds.len() > 1 || self.settings.heterogeneous);
         let limit = self.settings.memory_limit.or(own);

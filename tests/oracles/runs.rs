@@ -2,6 +2,7 @@
 
 use std::collections::HashMap;
 
+use stagecut::cost::allocation::StageLoad;
 use stagecut::cost::{self, PhaseCost, StageCost};
 use stagecut::options::{Communication, Objective};
 use stagecut::problem::{Assignment, Problem};
@@ -147,6 +148,34 @@ impl<'a> Run<'a> {
     }
 }
 
+/// When the last pass ends of stages that run both phases at once and move nothing, in ns: the r-th from the end has at most 2r micro-batches in flight.
+pub fn both_at_once_ns(stages: &[StageCost], micro_batches: usize) -> u64 {
+    let count = stages.len();
+    let mut forward = vec![vec![0; micro_batches]; count];
+    let mut backward = forward.clone();
+    for m in 0..micro_batches {
+        let mut arrived = 0;
+        for k in 0..count {
+            let before = m.checked_sub(1).map_or(0, |m| forward[k][m]);
+            let room = m.checked_sub(2 * (count - k)).map_or(0, |m| backward[k][m]);
+            arrived = [arrived, before, room].into_iter().max().unwrap() + stages[k].forward.work_ns;
+            forward[k][m] = arrived;
+        }
+        for k in (0..count).rev() {
+            let before = m.checked_sub(1).map_or(0, |m| backward[k][m]);
+            arrived = arrived.max(before) + stages[k].backward.work_ns;
+            backward[k][m] = arrived;
+        }
+    }
+    forward
+        .iter()
+        .chain(&backward)
+        .flatten()
+        .copied()
+        .max()
+        .unwrap_or(0)
+}
+
 /// A plan: stages, what each runs on where workers differ, and what each costs there.
 pub type Costed = (Assignment, Vec<usize>, Vec<StageCost>);
 
@@ -194,7 +223,9 @@ fn staffed(problem: &Problem, assignment: &Assignment, used: usize, most: usize)
         let able = workers.choices.iter().enumerate().filter_map(|(at, choice)| {
             let fits = *bytes <= workers.memory_bytes(&problem.settings, choice);
             let load = workers.load(problem, choice, work, &[]);
-            load.filter(|_| fits).map(|load| (at, load.cost))
+            // A phase without a share never ends.
+            let ends = |load: &StageLoad| load.bottleneck_ns < u64::MAX;
+            load.filter(|load| fits && ends(load)).map(|load| (at, load.cost))
         });
         let longer = able.flat_map(|(at, cost)| {
             partial

@@ -1,6 +1,7 @@
 //! Every stage that some plan may have, and what it costs on whatever may run it.
 
 use crate::exact::incumbent::Incumbent;
+use crate::model::options::WorkerMode;
 use crate::problem::cost::allocation::{Allocation, StageWork};
 use crate::problem::cost::{self, StageCost};
 use crate::problem::plan::StoppedBy;
@@ -84,7 +85,10 @@ impl<'a> Arcs<'a> {
         let bytes = [
             of_items(|item| item.base_bytes) + apart.map(|pair| pair.parameter_bytes).sum::<u64>(),
             of_items(|item| item.parameter_bytes),
-            of_items(|item| item.stash_bytes),
+            match problem.holds_no_less_apart() {
+                true => of_items(|item| item.stash_bytes),
+                false => 0,
+            },
         ];
         let mut options = match &problem.workers {
             None => vec![(0, cost)],
@@ -178,7 +182,11 @@ fn on_workers(
     (transfers.forward.work_ns, transfers.backward.work_ns) = (0, 0);
     work.transfers = transfers;
     let choices = workers.choices.iter().enumerate();
-    let load = |(at, choice): (usize, &Choice)| Some((at, workers.load(problem, choice, &work, &[])?.cost));
+    let load = |(at, choice): (usize, &Choice)| {
+        let load = workers.load(problem, choice, &work, &[])?;
+        // A phase without a share never ends.
+        (load.bottleneck_ns < u64::MAX).then_some((at, load.cost))
+    };
     choices.filter_map(load).collect()
 }
 
@@ -192,6 +200,13 @@ pub(super) struct Least {
 
 impl Least {
     pub(super) fn new(problem: &Problem) -> Self {
+        // On a share a phase may run faster than on everything.
+        if problem.settings.worker == WorkerMode::Concurrent {
+            return Self {
+                each_ns: vec![0.0; problem.items.len()],
+                rounding_ns: 0.0,
+            };
+        }
         let alone = |item: &Item| item.work_ns() as f64;
         let Some(workers) = &problem.workers else {
             return Self {

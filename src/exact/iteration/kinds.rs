@@ -8,7 +8,7 @@ use crate::exact::modal::plan_of;
 use crate::model::settings::Settings;
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
-use crate::problem::modes::{INSIDE, LayerWays, Memory, ModalTransfer, Modes, Passes, StageMode};
+use crate::problem::modes::{INSIDE, LayerWays, Memory, ModalItem, ModalTransfer, Modes, Passes, StageMode};
 use crate::problem::{Assignment, Problem, Transfer};
 
 /// Plans whose stages have some of these modes.
@@ -263,17 +263,22 @@ impl StageOptions for Kinds<'_> {
 /// The pipeline with items and transfers that take what they do in any of the modes at least; `None` where some item has none of them.
 pub(super) fn of_least(mut pipeline: Problem, modes: &Modes, list: &[StageMode]) -> Option<Problem> {
     for (item, of_degrees) in pipeline.items.iter_mut().zip(modes.items.iter()) {
-        let of_degree = |mode: &StageMode| {
-            let layers = &of_degrees[mode.degree].as_ref()?.layers;
-            Some(least_works(layers.iter()))
-        };
-        let [forward_ns, backward_ns] = list.iter().filter_map(of_degree).reduce(least)?;
+        let [forward_ns, backward_ns] = least_works_in(of_degrees, list)?;
         (item.forward_ns, item.backward_ns, item.weight_ns) = (forward_ns, backward_ns, 0);
     }
     for (transfer, of_levels) in pipeline.transfers.iter_mut().zip(modes.transfers.iter()) {
         *transfer = least_transfer(modes, list, of_levels);
     }
     Some(pipeline)
+}
+
+/// Forward and backward work of an item in the modes that take least in either; `None` where it has none of them.
+pub(super) fn least_works_in(of_degrees: &[Option<ModalItem>], list: &[StageMode]) -> Option<[u64; 2]> {
+    let of_degree = |mode: &StageMode| {
+        let layers = &of_degrees[mode.degree].as_ref()?.layers;
+        Some(least_works(layers.iter()))
+    };
+    list.iter().filter_map(of_degree).reduce(least)
 }
 
 fn least(one: [u64; 2], other: [u64; 2]) -> [u64; 2] {

@@ -53,7 +53,7 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
     let mut incumbent = known;
     let (problem, control) = (incumbent.problem, incumbent.control);
     raise_to_share(&mut incumbent, modes);
-    if modes.rows.len() > 1 {
+    if modes.rows.len() > 1 && problem.settings.allows_virtual_stages(1) {
         offer_plan_of_period(&mut incumbent, modes);
     }
     let is_one_way = problem.settings.objective == Objective::Latency && !problem.settings.mode.trains();

@@ -100,11 +100,15 @@ fn most_from_end(problem: &Problem, members: &[usize]) -> Option<u32> {
     let Some(limit) = problem.settings.memory_limit else {
         return Some(u32::MAX);
     };
+    // Weights of layers whose backward pass lies elsewhere; what is away for it is no less than with both passes here.
+    let is_here = |item: usize| members.binary_search(&item).is_ok();
+    let apart = problem.pairs.iter();
+    let apart = apart.filter(|pair| is_here(pair.forward) && !is_here(pair.backward));
+    let weights: u64 = apart.map(|pair| pair.parameter_bytes).sum();
     let bytes = |from_end: usize| -> u64 {
         let items = members.iter();
-        items
-            .map(|&item| problem.memory_bytes(&problem.items[item], from_end))
-            .sum()
+        let items = items.map(|&item| problem.memory_bytes(&problem.items[item], from_end));
+        items.sum::<u64>() + weights
     };
     let fits = (1..=problem.stages()).take_while(|&from_end| bytes(from_end) <= limit);
     fits.last().map(|most| most as u32)

@@ -2,6 +2,7 @@
 
 use super::arcs::{Arc, Arcs};
 use super::simple::is_alternating;
+use crate::model::options::WorkerMode;
 use crate::problem::Problem;
 use crate::problem::control::Control;
 use crate::problem::cost::{PhaseCost, StageCost};
@@ -28,7 +29,12 @@ impl StageBound {
     /// The page's `busy`, `behind`, `ahead` and `again`, in ns.
     pub(super) fn ns(&self, problem: &Problem) -> u64 {
         let (m, [forward, backward]) = (problem.settings.run_micro_batches(), self.own_ns);
-        let busy_ns = self.before_ns + m * (forward + backward);
+        let each_ns = match problem.settings.worker {
+            WorkerMode::Sequential => forward + backward,
+            // Both phases run at once.
+            WorkerMode::Concurrent => forward.max(backward),
+        };
+        let busy_ns = self.before_ns + m * each_ns;
         if is_in_turn(problem) {
             return busy_ns.max(self.alone_ns + (m - 1) * (forward + backward));
         }
@@ -55,6 +61,11 @@ pub(super) fn is_in_turn(problem: &Problem) -> bool {
 /// The page's `sending` of a stage before which a micro-batch spends nothing.
 pub(super) fn sending_ns(problem: &Problem, forward: [u64; 2], returns_ns: u64) -> u64 {
     let ([work_ns, sends_ns], m) = (forward, problem.settings.run_micro_batches());
+    let returns_ns = match problem.settings.worker {
+        WorkerMode::Sequential => returns_ns,
+        // On a link of its own.
+        WorkerMode::Concurrent => 0,
+    };
     match sends_ns > 0 {
         true => work_ns + m * (sends_ns + returns_ns) - returns_ns,
         false => 0,

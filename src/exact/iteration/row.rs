@@ -2,8 +2,8 @@
 //!
 //! A device begins when a micro-batch has passed the chunks before its first one, and behind its last operation one goes back through these. With `L_d` for
 //! both, `M` micro-batches, and `w_d` of work for each, an iteration takes `L_d + M w_d` at least. So within `T` a device holds no more than `((T - L_d) / M - b_d) / θ`
-//! of the items that take `θ` or longer, beside `b_d` that it does anyway, nor more of them than it has memory for. Where that leaves some without a place, no
-//! plan takes `T`: the pigeonhole principle, asked for every `θ`. Ours.
+//! of the items that take `θ` or longer, beside `b_d` that it does anyway, nor more of them than it has memory for; `θ` is as much longer there as every item is at
+//! least, where devices differ. Where that leaves some without a place, no plan takes `T`: the pigeonhole principle, asked for every `θ`. Ours.
 
 use std::collections::BTreeMap;
 
@@ -20,12 +20,26 @@ pub(super) struct Set {
 }
 
 /// What is known of a device before its items are.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Place {
     /// Before its first operation and behind its last one, in ns.
     pub lead_ns: u64,
     /// Beside its items, for each micro-batch, in ns.
     pub beside_ns: u64,
+    /// How many times as long every item takes there, at least.
+    pub slower: f64,
+}
+
+impl Place {
+    /// How many items that take so long at least it has time for.
+    fn most(&self, left_ns: u64, least_ns: u64) -> u64 {
+        /// Less than an item is, more than doubles lose.
+        const ROUNDING: f64 = 1e-6;
+        match self.slower > 1.0 {
+            true => (left_ns as f64 / (least_ns as f64 * self.slower) + ROUNDING) as u64,
+            false => left_ns / least_ns,
+        }
+    }
 }
 
 /// The sets of items of such work and bytes that say most, and their work in ns as items of one each.
@@ -81,7 +95,7 @@ pub(super) fn least_ns(
                 0
             };
             let left_ns = ns.saturating_sub(place.lead_ns).saturating_sub(before_ns) / micro_batches.max(1);
-            let most = room.min(left_ns.saturating_sub(place.beside_ns) / set.least_ns);
+            let most = room.min(place.most(left_ns.saturating_sub(place.beside_ns), set.least_ns));
             held = set.count.min(held.saturating_add(most));
         }
         held >= set.count
@@ -91,8 +105,9 @@ pub(super) fn least_ns(
         return u64::MAX;
     }
     let work_ns = set.count.saturating_mul(set.least_ns);
+    let longer = |place: &Place, ns: u64| (ns as f64 * place.slower.max(1.0)).ceil() as u64;
     let one_by_one_ns = |place: &Place| {
-        let busy_ns = micro_batches.saturating_mul(place.beside_ns.saturating_add(work_ns));
+        let busy_ns = micro_batches.saturating_mul(place.beside_ns.saturating_add(longer(place, work_ns)));
         place.lead_ns.saturating_add(work_ns).saturating_add(busy_ns)
     };
     let (mut short, mut long) = (0, places.iter().map(one_by_one_ns).max().unwrap_or(0));

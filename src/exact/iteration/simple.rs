@@ -1,6 +1,7 @@
 //! What can be said of an iteration without a search: the page's `share`, `again`, `even` and `item`.
 
 use crate::exact::bounds::{self, Bound};
+use crate::model::options::WorkerMode;
 use crate::problem::Problem;
 
 /// The best bound that takes no search, and what it says of the objective in ns.
@@ -46,7 +47,8 @@ pub(super) fn from_period_ns(problem: &Problem, period_ns: u64) -> u64 {
 /// from the worker's to the end.
 pub(super) fn is_alternating(problem: &Problem) -> bool {
     let settings = &problem.settings;
-    settings.mode.trains() && !settings.schedule.is_all_forward_first() && !settings.communication.has_links()
+    let is_in_turn = settings.mode.trains() && settings.worker == WorkerMode::Sequential;
+    is_in_turn && !settings.schedule.is_all_forward_first() && !settings.communication.has_links()
 }
 
 /// The least time of an iteration of 1F1B without links that has so much work in so many stages, one of which takes `period_ns` or more

@@ -138,6 +138,7 @@ impl Sums {
         let place = Place {
             lead_ns: 0,
             beside_ns: rounds as u64 * again_ns,
+            slower: 1.0,
         };
         let places = vec![place; settings.stages];
         let micro_batches = settings.run_micro_batches();

@@ -14,7 +14,7 @@ use crate::exact::method::Method;
 use crate::exact::solve_by;
 use crate::formulations::solver::SolverError;
 use crate::heuristics::{self, Effort};
-use crate::model::options::Objective;
+use crate::model::options::{Objective, WorkerMode};
 use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
@@ -47,7 +47,9 @@ pub(super) fn solve(
     if is_latency {
         moves::improve(&mut incumbent);
         let stopped_by = latency::search(&mut incumbent);
-        if stopped_by == StoppedBy::Completed || control.must_stop().is_some() {
+        // Where memory depends on where other passes lie, its best plan may have none.
+        let is_proved = stopped_by == StoppedBy::Completed && incumbent.is_over();
+        if is_proved || control.must_stop().is_some() {
             return Ok(incumbent.finish(control.must_stop().unwrap_or(stopped_by)));
         }
     }
@@ -106,10 +108,13 @@ fn ask_guides(incumbent: &mut Incumbent, labels: &[String]) -> Result<(), Solver
         problem.for_the_period(),
         problem.for_the_formula(),
     ];
-    for guide in guides
-        .iter()
-        .filter(|guide| guide.settings.objective != problem.settings.objective)
-    {
+    // Of what runs both phases at once there are periods alone.
+    let is_known = |guide: &&Problem| {
+        let settings = &guide.settings;
+        settings.objective != problem.settings.objective
+            && (settings.worker == WorkerMode::Sequential || settings.objective == Objective::Period)
+    };
+    for guide in guides.iter().filter(is_known) {
         let share = control
             .remaining()
             .map_or(TIME_OF_GUIDES, |left: Duration| left.mul_f64(SHARE_OF_GUIDES));

@@ -4,7 +4,7 @@ use super::{Settings, has_bytes, workers};
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::{Size, Tensor};
-use crate::model::options::{Cuts, Groups, Objective, PipelineOptions, Synchronization, WorkerMode};
+use crate::model::options::{Cuts, Groups, Objective, PipelineOptions, Shares, Synchronization, WorkerMode};
 use crate::model::setting;
 use crate::model::units::LARGEST_EXACT;
 use crate::model::words::{Asked, Piece, Setting, Words, words};
@@ -229,24 +229,24 @@ impl Settings {
                 words!("{}", setting::WORKER.given("concurrent")),
             );
         }
-        if is_concurrent && self.objective != Objective::Period {
+        if is_concurrent && matches!(self.objective, Objective::Latency | Objective::Formula) {
             contradiction(
                 setting::OBJECTIVE,
-                format!("`{}` with workers that run both phases at once", self.objective).into(),
-                words!(
-                    "{}, as their shares are chosen for; `stagecut simulate` tells the time of an iteration",
-                    setting::OBJECTIVE.given("period")
-                ),
+                format!(
+                    "`{}`, in which phases follow each other, with workers that run both at once",
+                    self.objective
+                )
+                .into(),
+                words!("{} or `iteration`", setting::OBJECTIVE.given("period")),
             );
         }
-        if self.cuts == Cuts::Separate && self.is_simulated() {
+        if is_concurrent && self.objective == Objective::Iteration && self.shares == Shares::Global {
             contradiction(
-                setting::OBJECTIVE,
-                format!("`{}` as it runs, with separate cuts", self.objective).into(),
+                setting::SHARES,
+                "`global`, a share for the period of all stages, with an iteration".into(),
                 words!(
-                    "{}, which comes near it, or {}; `stagecut simulate` tells the time of an iteration",
-                    setting::OBJECTIVE.given("formula"),
-                    setting::CUTS.given("tied")
+                    "`best`, `even` or `theorem`, or {}",
+                    setting::OBJECTIVE.given("period")
                 ),
             );
         }

@@ -55,7 +55,10 @@ impl Asked {
             &asked.context_parallel,
             &asked.replicas,
         ];
-        let needs_modes = instance.cluster.unlike_links().is_some() || confines(options, differ);
+        // Chunks of devices that differ are chunks of modes.
+        let has_rounds = !asked.rounds.is_one();
+        let needs_modes =
+            instance.cluster.unlike_links().is_some() || confines(options, differ) || (differ && has_rounds);
         let offload = options.optimizer_offload.unwrap_or(OptimizerOffload::None);
         let modal = are_chosen(degrees, &asked.recompute)
             || offload != OptimizerOffload::None
@@ -63,7 +66,7 @@ impl Asked {
             || are_only_in_modes(instance);
         let as_target = modal && options.target.is_some();
         // A device has one degree for all its chunks, and all devices the same.
-        let has_chunks = !asked.rounds.is_one() && !degrees.into_iter().all(Degrees::is_one);
+        let has_chunks = has_rounds && !degrees.into_iter().all(Degrees::is_one);
         Self {
             modal,
             uniform: options.uniform.unwrap_or(has_chunks) || as_target,
@@ -119,6 +122,9 @@ impl Settings {
             }
             None if self.device_order == DeviceOrder::Given => {
                 words!("{}", setting::DEVICE_ORDER.given(self.device_order))
+            }
+            None if self.may_have_virtual_stages() => {
+                words!("{} on devices that differ", setting::VIRTUAL_STAGES)
             }
             None => words!(
                 "{} on devices that differ, or of {}",

@@ -177,11 +177,10 @@ impl Settings {
             }
         };
         refuse(
-            self.has_unlike_devices(),
+            self.heterogeneous,
             setting::DEVICE_KINDS,
-            "devices that differ or work as groups, resources, or workers that run both phases at once"
-                .into(),
-            "one kind of device without resource types, each alone and `sequential`".into(),
+            "groups, or workers that run both phases at once".into(),
+            "devices that are each alone and sequential".into(),
         );
         refuse(
             self.cuts == Cuts::Separate,
@@ -247,7 +246,7 @@ impl Settings {
         refuse(
             self.modal && self.objective == Objective::Period,
             setting::OBJECTIVE,
-            "`period` of stages in modes or over links of two levels or of their own, which no order of chunks keeps,",
+            "`period` of stages in modes, on devices that differ, or over links of two levels or of their own, which no order of chunks keeps,",
             "`iteration`, which runs the order of the schedule".into(),
         );
         // Of numbers to choose from two are enough for any.

@@ -2,7 +2,7 @@
 
 use super::allocation::{Allocation, StageLoad};
 use super::{PhaseCost, StageCost, stage_costs, stage_memory_bytes, without_empty_stages};
-use crate::model::options::Communication;
+use crate::model::options::{Communication, WorkerMode};
 use crate::problem::pipeline::schedule::InFlight;
 use crate::problem::pipeline::{self, Channels, PhaseTimes, Pipeline, StageTimes};
 use crate::problem::workers::Workers;
@@ -76,7 +76,10 @@ fn run_ns(
     let pipeline = Pipeline {
         stages: stages.collect(),
         trains: settings.mode.trains(),
-        channels: Channels::Shared,
+        channels: match settings.worker {
+            WorkerMode::Sequential => Channels::Shared,
+            WorkerMode::Concurrent => Channels::Split,
+        },
         has_links: settings.communication.has_links(),
     };
     let in_flight = match settings.communication {
@@ -118,16 +121,26 @@ fn in_flight(
         return InFlight::Hiding;
     }
     let used = pipeline.stages.len();
-    let mut stash = vec![0; used];
-    for (item, &stage) in assignment.iter().enumerate() {
-        stash[stage] += problem.items[item].stash_bytes;
-    }
     let hiding = pipeline::hiding_in_flight(pipeline, settings.schedule, micro_batches);
-    let held = stage_memory_bytes(problem, assignment, used);
-    let fits = (0..used).all(|k| {
-        let more = hiding[k].saturating_sub(settings.in_flight(used - k));
-        held[k].saturating_add(more.saturating_mul(stash[k])) <= limits[k]
-    });
+    let mut held = stage_memory_bytes(problem, assignment, used);
+    let more_between = |forward: usize, backward: usize| {
+        let first = forward.min(backward);
+        match hiding[first] > settings.in_flight(used - first) {
+            true => hiding[first] - settings.in_flight_between(used - forward, used - backward),
+            false => 0,
+        }
+    };
+    for (item, &stage) in problem.items.iter().zip(assignment) {
+        let more = more_between(stage, stage);
+        held[stage] = held[stage].saturating_add(more.saturating_mul(item.stash_bytes));
+    }
+    // A layer's forward pass may lie on a stage that has more in flight.
+    for pair in &problem.pairs {
+        let (forward, backward) = (assignment[pair.forward], assignment[pair.backward]);
+        let more = more_between(forward, backward) as i64 - more_between(backward, backward) as i64;
+        held[backward] = held[backward].saturating_add_signed(more.saturating_mul(pair.stash_bytes as i64));
+    }
+    let fits = held.iter().zip(limits).all(|(bytes, limit)| bytes <= limit);
     match fits {
         true => InFlight::Hiding,
         false => InFlight::Standard,

@@ -57,10 +57,8 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
             .zip(&stages.devices)
             .all(|(row, &used)| used <= row.devices)
         && stages.groups_fit
-        && chosen.stages.windows(2).all(|pair| {
-            let [ahead, behind] = [&pair[0], &pair[1]].map(|mode| modes.degrees[mode.degree].row);
-            modes.may_follow(ahead, behind)
-        })
+        && rows_in_turn(modes, chosen, chunks)
+            .is_sorted_by(|&ahead, &behind| modes.may_follow(ahead, behind))
         && fits
         && replicas.all(|replicas| modes.replicas.contains(&replicas))
         && chosen
@@ -82,11 +80,20 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
 fn of_chunks<'a>(problem: &'a Problem, chosen: &Chosen) -> Option<Option<&'a VirtualStages>> {
     match chosen.virtual_stages {
         1 => problem.settings.allows_virtual_stages(1).then_some(None),
-        several => {
-            let of = problem.chunks_in(*chosen.stages.first()?, several)?;
-            (chosen.stages.len() == of.chunks()).then_some(Some(of))
-        }
+        _ => problem.chunks_in(chosen).map(Some),
     }
+}
+
+/// The row of every stage, or of every device where these have several chunks, in the order of the pipeline.
+fn rows_in_turn(
+    modes: &Modes,
+    chosen: &Chosen,
+    chunks: Option<&VirtualStages>,
+) -> impl Iterator<Item = usize> {
+    let first = |of: &VirtualStages| of.chunks_of.iter().map(|chunks| chunks[0]).collect();
+    let stages: Vec<usize> = chunks.map_or_else(|| (0..chosen.stages.len()).collect(), first);
+    let row = |stage: usize| modes.degrees[chosen.stages[stage].degree].row;
+    stages.into_iter().map(row)
 }
 
 /// Stages as they are run.

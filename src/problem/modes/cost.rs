@@ -249,6 +249,17 @@ impl Modes {
         placed
     }
 
+    /// The number of the first device of each of some places in a row, from 0.
+    pub(crate) fn starts_in_turn(&self, places: &[StageMode]) -> Vec<usize> {
+        let chosen = Chosen {
+            stages: places.to_vec(),
+            layers: Vec::new(),
+            virtual_stages: 1,
+        };
+        let seats: Vec<usize> = (0..places.len()).collect();
+        self.placed(&chosen, &seats).starts
+    }
+
     fn add_work(
         &self,
         items: &[usize],
@@ -306,13 +317,6 @@ impl Modes {
                 costs.stages[stage].exchange_ns += table.sum_ns[level];
             }
         }
-    }
-
-    /// The level of the link between the stages of two places of a row in which all stages are of a mode.
-    pub(crate) fn level_between(&self, mode: &StageMode, [one, other]: [usize; 2]) -> usize {
-        let (devices, first) = (self.devices_of(mode), self.row(mode.degree).first);
-        let last_device = first + (one.min(other) + 1) * devices - 1;
-        self.links.level(last_device, first + one.max(other) * devices)
     }
 
     /// Charges every tensor that crosses: the producer's stage once, at the level that goes farthest to a consumer, and on every other place the first

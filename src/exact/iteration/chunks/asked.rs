@@ -2,10 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::options::ChunkOptions;
+use super::options::{self, ChunkOptions};
 use super::places;
 use crate::formulations::critical_paths::{Asked, Kind, Least, Line, Room};
 use crate::model::options::Communication;
+use crate::problem::Problem;
 use crate::problem::pipeline::ChunkTimes;
 
 /// Kinds of items that are told apart, and lines between two of them.
@@ -16,9 +17,53 @@ const MOST_LINES: usize = 8;
 /// done once, as it is written; and blocks, where these matter.
 type Parts = [u64; 7];
 
-fn parts(options: &dyn ChunkOptions, at: usize) -> Parts {
-    let item = &options.row().items[at];
-    let is_limited = options.row().settings.memory_limit.is_some();
+/// What an item is on rows of devices.
+struct Rows<'a> {
+    options: &'a dyn ChunkOptions,
+    /// The row that no plan is faster than; then those of devices that are alike, where some differ.
+    all: Vec<&'a Problem>,
+    /// Which of these is that of each chunk.
+    of_chunks: Vec<usize>,
+    is_limited: bool,
+}
+
+impl<'a> Rows<'a> {
+    fn new(options: &'a dyn ChunkOptions) -> Self {
+        let mut all = vec![options.row()];
+        let others = options::firsts_alike(options)
+            .into_iter()
+            .map(|first| options.row_on(first));
+        all.extend(others.filter(|row| !std::ptr::eq(*row, options.row())));
+        let of_chunk = |&device: &usize| {
+            let at = all
+                .iter()
+                .position(|row| std::ptr::eq(*row, options.row_on(device)));
+            at.unwrap_or(0)
+        };
+        Self {
+            of_chunks: options.laid().device_of.iter().map(of_chunk).collect(),
+            is_limited: all.iter().any(|row| row.settings.memory_limit.is_some()),
+            options,
+            all,
+        }
+    }
+
+    /// An item's parts on each of them.
+    fn parts(&self, item: usize) -> Vec<Parts> {
+        self.all
+            .iter()
+            .map(|row| parts(self.options, (row, item), self.is_limited))
+            .collect()
+    }
+
+    /// Times of every chunk, from those of each row.
+    fn in_chunks(&self, of: impl Fn(usize) -> ChunkTimes) -> Vec<ChunkTimes> {
+        self.of_chunks.iter().map(|&row| of(row)).collect()
+    }
+}
+
+fn parts(options: &dyn ChunkOptions, (row, at): (&Problem, usize), is_limited: bool) -> Parts {
+    let item = &row.items[at];
     let bytes = [item.base_bytes, item.stash_bytes].map(|bytes| if is_limited { bytes } else { 0 });
     let input_ns = item.backward_ns - item.weight_ns;
     let once = options.once_ns(at).to_bits();
@@ -88,48 +133,60 @@ struct Told {
 
 impl Told {
     fn apart(options: &dyn ChunkOptions) -> Self {
-        let problem = options.row();
-        let mut counts: BTreeMap<Parts, usize> = BTreeMap::new();
-        (0..problem.items.len()).for_each(|item| *counts.entry(parts(options, item)).or_default() += 1);
-        let mut known: Vec<(u64, Parts, usize)> = counts
+        let (items, rows) = (options.row().items.len(), Rows::new(options));
+        let mut counts: BTreeMap<Vec<Parts>, usize> = BTreeMap::new();
+        (0..items).for_each(|item| *counts.entry(rows.parts(item)).or_default() += 1);
+        let mut known: Vec<(u64, Vec<Parts>, usize)> = counts
             .into_iter()
-            .map(|(parts, count)| (count as u64 * work_ns(&parts), parts, count))
+            .map(|(parts, count)| (count as u64 * work_ns(&parts[0]), parts, count))
             .collect();
         known.sort_unstable_by(|a, b| b.cmp(a));
         let rest = known.split_off(known.len().min(MOST_KINDS));
         let mut kinds: Vec<Kind> = known
             .iter()
-            .map(|&(_, parts, count)| Kind {
-                times_ns: in_doubles(parts),
-                bytes: [parts[3] as f64, parts[4] as f64],
-                count,
+            .map(|(_, parts, count)| Kind {
+                times_ns: rows.in_chunks(|row| in_doubles(parts[row])),
+                bytes: [parts[0][3] as f64, parts[0][4] as f64],
+                count: *count,
                 is_whole: true,
             })
             .collect();
         let mut shares: Vec<Vec<(usize, f64)>> = Vec::new();
-        for item in 0..problem.items.len() {
-            let own = parts(options, item);
-            let of_kind = known.iter().position(|&(_, parts, _)| parts == own);
+        for item in 0..items {
+            let own = rows.parts(item);
+            let of_kind = known.iter().position(|(_, parts, _)| *parts == own);
             shares.push(of_kind.map(|k| (k, 1.0)).into_iter().collect());
         }
         for part in 0..3 {
             let all: u64 = rest
                 .iter()
-                .map(|&(_, parts, count)| parts[part] * count as u64)
+                .map(|(_, parts, count)| parts[0][part] * *count as u64)
                 .sum();
             if all == 0 {
                 continue;
             }
-            let mut times_ns = [0.0; 4];
-            times_ns[part] = all as f64;
             for (item, shares) in shares.iter_mut().enumerate() {
-                let own = parts(options, item);
-                if rest.iter().any(|&(_, parts, _)| parts == own) {
-                    shares.push((kinds.len(), own[part] as f64 / all as f64));
+                let own = rows.parts(item);
+                if rest.iter().any(|(_, parts, _)| *parts == own) {
+                    shares.push((kinds.len(), own[0][part] as f64 / all as f64));
                 }
             }
+            // How many times as long all of them take there at least.
+            let slower = |row: usize| {
+                let times = rest
+                    .iter()
+                    .map(|(_, parts, _)| [row, 0].map(|row| parts[row][part] as f64));
+                let times = times
+                    .filter(|[_, least]| *least > 0.0)
+                    .map(|[here, least]| here / least);
+                times.fold(f64::INFINITY, f64::min)
+            };
             kinds.push(Kind {
-                times_ns,
+                times_ns: rows.in_chunks(|row| {
+                    let mut times_ns = [0.0; 4];
+                    times_ns[part] = all as f64 * slower(row);
+                    times_ns
+                }),
                 bytes: [0.0; 2],
                 count: 1,
                 is_whole: false,
@@ -137,7 +194,7 @@ impl Told {
         }
         Self {
             kinds,
-            parts: known.iter().map(|&(_, parts, _)| parts).collect(),
+            parts: known.iter().map(|(_, parts, _)| parts[0]).collect(),
             shares,
             has_others: !rest.is_empty(),
         }
@@ -199,11 +256,12 @@ fn sides(points: &[[f64; 2]], kinds: [usize; 2], side: f64) -> Vec<Line> {
 
 /// What devices may hold, of what the row knows: bytes of items in chunks that are not empty.
 pub(super) fn rooms(options: &dyn ChunkOptions) -> Vec<Room> {
-    let (row, of) = (options.row(), options.laid());
-    let Some(limit) = row.settings.memory_limit.filter(|_| !row.memory_never_binds()) else {
-        return Vec::new();
-    };
-    let of_device = |(chunks, moments): (&Vec<usize>, &Vec<Vec<u64>>)| -> Vec<Room> {
+    let of = options.laid();
+    let of_device = |(device, (chunks, moments)): (usize, (&Vec<usize>, &Vec<Vec<u64>>))| -> Vec<Room> {
+        let row = options.row_on(device);
+        let Some(limit) = row.settings.memory_limit.filter(|_| !row.memory_never_binds()) else {
+            return Vec::new();
+        };
         let room = |counts: &Vec<u64>| Room {
             in_flight: chunks
                 .iter()
@@ -218,6 +276,7 @@ pub(super) fn rooms(options: &dyn ChunkOptions) -> Vec<Room> {
     of.chunks_of
         .iter()
         .zip(&of.in_flight)
+        .enumerate()
         .flat_map(of_device)
         .collect()
 }

@@ -1,22 +1,31 @@
-//! Chunks whose stages are alike in a mode: a replica of all of them is a row of single devices of its own.
+//! Chunks whose stages are alike in a mode but for the kind of device: a replica of all of them is a row of single devices of its own.
 
 use std::collections::BTreeSet;
 
-use super::super::kinds::{least_at, of_least, ring_levels, transfer_at};
+use super::super::kinds::{least_at, least_works_in, of_least, ring_levels, transfer_at};
 use super::super::sums::{Again, KnownSums, kept_bytes, least};
 use super::options::ChunkOptions;
+use super::seats::Seats;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modal_chunks::ModalChunks;
-use crate::problem::modes::{Chosen, LayerWays, Memory, Modes, StageMode, fastest_within, smallest_way};
+use crate::problem::modes::{
+    Chosen, LayerWays, Memory, ModalItem, Modes, StageMode, fastest_within, smallest_way,
+};
 use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
 
-/// Plans with so many chunks for each device, all of one mode.
+/// Plans with so many chunks for each device, whose modes are known.
 pub(in crate::exact) struct ChunkKind<'a> {
     modes: &'a Modes,
-    mode: StageMode,
+    seats: Seats,
+    /// Of these, those that differ.
+    list: Vec<StageMode>,
     of: &'a VirtualStages,
     row: Problem,
+    /// Where several modes are known, the row of each.
+    rows: Vec<Problem>,
+    /// The number of the first device of every place, where it is known.
+    starts: Vec<usize>,
     /// What chunks compute again, where as many blocks of each do.
     again: Option<Again>,
     /// Whether every layer has one way to run.
@@ -30,6 +39,7 @@ pub(in crate::exact) struct ChunkFamily<'a> {
     problem: &'a Problem,
     modes: &'a Modes,
     chunks: &'a ModalChunks,
+    seats: Seats,
     again: Option<Again>,
     bound_ns: u64,
 }
@@ -38,21 +48,30 @@ impl<'a> ChunkFamily<'a> {
     /// All of a way to compute again, but for those that some item has no mode of, or that have too few blocks.
     pub(in crate::exact) fn all(problem: &'a Problem, modes: &'a Modes) -> Vec<Self> {
         let mut known = KnownSums::new(modes);
-        let family = |chunks: &'a ModalChunks| {
+        let mut family = |chunks: &'a ModalChunks, seats: Seats| {
             let settings = &chunks.settings;
             if modes.most_stages().is_some_and(|most| most < settings.chunks()) {
                 return None;
             }
-            let sums = known.of(vec![chunks.mode.degree])?;
+            let list = seats.modes();
+            let sums = known.of(list.iter().map(|mode| mode.degree).collect())?;
+            let bounds_ns = list.iter().map(|mode| sums.of_chunks_ns(modes, mode, settings));
             Some(Self {
                 problem,
                 modes,
                 chunks,
+                seats,
                 again: sums.again,
-                bound_ns: sums.of_chunks_ns(modes, &chunks.mode, settings),
+                bound_ns: bounds_ns.min()?,
             })
         };
-        problem.modal_chunks.iter().filter_map(family).collect()
+        let of_seats = |chunks: &'a ModalChunks| {
+            Seats::all(modes, chunks)
+                .into_iter()
+                .map(move |seats| (chunks, seats))
+        };
+        let all = problem.modal_chunks.iter().flat_map(of_seats);
+        all.filter_map(|(chunks, seats)| family(chunks, seats)).collect()
     }
 
     /// No plan takes less, in ns, as far as that is seen at once; `u64::MAX` where there is none.
@@ -70,45 +89,111 @@ impl<'a> ChunkFamily<'a> {
 
     /// Its plans; `None` where the schedule has no order for them.
     pub(in crate::exact) fn laid(&self) -> Option<ChunkKind<'a>> {
-        let (modes, mode, of) = (self.modes, self.chunks.mode, self.chunks.laid()?);
-        let degree = mode.degree;
-        let row = self.problem.of_replica(mode.replicas, of.chunks());
-        let mut row = of_least(row, modes, &[mode])?.in_chunks(&self.chunks.settings, of);
-        for (item, of_degrees) in row.items.iter_mut().zip(modes.items.iter()) {
-            let own = of_degrees[degree].as_ref()?;
-            item.base_bytes =
-                least(own, |way| way.held_bytes) + own.shared_bytes / modes.copies_of_weights(&mode) as u64;
-            // The way without gradients of weights is the least of any, and so are both passes together.
-            let way_ns = item.forward_ns + least(own, |way| way.passes()[1] - way.weight);
-            item.weight_ns = item.work_ns() - way_ns;
-            item.parameter_bytes = own.once_bytes[0];
-            item.stash_bytes = match self.again {
-                Some(_) => kept_bytes(own),
-                None => least(own, |way| way.stash_bytes),
-            };
-        }
-        let items = || modes.items.iter().filter_map(|degrees| degrees[degree].as_ref());
+        let (modes, of, list) = (self.modes, self.chunks.laid()?, self.seats.modes());
+        let row = self.problem.of_replica(list[0].replicas, of.chunks());
+        let row = of_least(row, modes, &list)?.in_chunks(&self.chunks.settings, of);
+        let row = self.row_of((row, of), &list);
+        let are_apart = list.len() > 1 && matches!(self.seats, Seats::Known(_));
+        let alone = list.iter().filter(|_| are_apart);
+        let rows = alone
+            .map(|mode| self.row_of((row.clone(), of), &[*mode]))
+            .collect();
+        let items = || {
+            list.iter().flat_map(|mode| {
+                modes
+                    .items
+                    .iter()
+                    .filter_map(|degrees| degrees[mode.degree].as_ref())
+            })
+        };
         let layers = items().flat_map(|item| &item.layers);
         let mut ways = layers.map(|layer| layer.ways.len());
-        let levels = ring_levels(modes, &mode, true);
-        let once_ns = items().map(|item| modes.least_once_ns(item.once_bytes, &mode, levels.clone()));
-        let mut kind = ChunkKind {
+        let starts = match &self.seats {
+            Seats::Known(seats) => modes.starts_in_turn(seats),
+            Seats::Any(_) => Vec::new(),
+        };
+        Some(ChunkKind {
             modes,
-            mode,
             of,
             has_one_way: ways.all(|ways| ways == 1),
-            once_ns: once_ns.collect(),
+            once_ns: (0..row.items.len())
+                .map(|item| once_ns(modes, &list, item))
+                .collect(),
             again: self.again,
+            seats: self.seats.clone(),
+            list,
             row,
-        };
-        let spare_bytes = kind.spare_bytes_of_row();
-        let limit = &mut kind.row.settings.memory_limit;
-        *limit = limit.map(|limit| limit.saturating_add(spare_bytes));
-        Some(kind)
+            rows,
+            starts,
+        })
+    }
+
+    /// A row with what chunks of some modes take and hold at least; items that these cannot run lie in none, and stay what they are.
+    fn row_of(&self, (mut row, of): (Problem, &VirtualStages), list: &[StageMode]) -> Problem {
+        let modes = self.modes;
+        for (item, of_degrees) in row.items.iter_mut().zip(modes.items.iter()) {
+            let Some([forward_ns, backward_ns]) = least_works_in(of_degrees, list) else {
+                continue;
+            };
+            (item.forward_ns, item.backward_ns) = (forward_ns, backward_ns);
+            let least_of = |of: &dyn Fn(&StageMode, &ModalItem) -> u64| {
+                let all = list.iter();
+                let all = all.filter_map(|mode| Some(of(mode, of_degrees[mode.degree].as_ref()?)));
+                all.min().unwrap_or(0)
+            };
+            item.base_bytes = least_of(&|mode, own| {
+                let copies = modes.copies_of_weights(mode) as u64;
+                least(own, |way| way.held_bytes) + own.shared_bytes / copies
+            });
+            // The way without gradients of weights is the least of any, and so are both passes together.
+            let back_ns = least_of(&|_, own| least(own, |way| way.passes()[1] - way.weight));
+            item.weight_ns = item.backward_ns - back_ns;
+            item.parameter_bytes = least_of(&|_, own| own.once_bytes[0]);
+            item.stash_bytes = least_of(&|_, own| match self.again {
+                Some(_) => kept_bytes(own),
+                None => least(own, |way| way.stash_bytes),
+            });
+        }
+        let most_bytes = list.iter().map(|mode| modes.memory_bytes(mode.degree)).max();
+        let spare_bytes = spare_bytes_of_row(of, self.again);
+        row.settings.memory_limit = most_bytes
+            .filter(|&bytes| bytes < u64::MAX)
+            .map(|limit| limit.saturating_add(spare_bytes));
+        row
     }
 }
 
+/// What a chunk of some modes takes for an item once an iteration at least, in ns.
+fn once_ns(modes: &Modes, list: &[StageMode], item: usize) -> f64 {
+    let of_mode = |mode: &StageMode| {
+        let levels = ring_levels(modes, mode, list.len() == 1);
+        let own = modes.items[item][mode.degree].as_ref();
+        own.map_or(0.0, |own| modes.least_once_ns(own.once_bytes, mode, levels))
+    };
+    list.iter().map(of_mode).fold(f64::INFINITY, f64::min)
+}
+
+/// How much of what devices may hold beside their items a row's limit of memory has already.
+fn spare_bytes_of_row(of: &VirtualStages, again: Option<Again>) -> u64 {
+    let in_flight = of.in_flight.iter().flatten();
+    let most = in_flight.map(|counts| counts.iter().sum::<u64>()).max();
+    let saved_bytes = again.map_or(0, |again| again.saved_bytes);
+    most.unwrap_or(0).saturating_mul(saved_bytes)
+}
+
 impl ChunkKind<'_> {
+    /// The mode of a device of the row; of some, where it is not known.
+    fn mode_on(&self, device: usize) -> &StageMode {
+        match &self.seats {
+            Seats::Known(seats) => &seats[device],
+            Seats::Any(_) => &self.list[0],
+        }
+    }
+
+    fn mode_of(&self, chunk: usize) -> &StageMode {
+        self.mode_on(self.of.device_of[chunk])
+    }
+
     /// Ways of the layers of all chunks; `None` where they do not fit memory, as far as that is asked here.
     fn choose(&self, members: &[Vec<usize>], chosen: &mut Chosen) -> Option<()> {
         let mut note = |layers: &[&LayerWays], ways: &[usize]| {
@@ -117,26 +202,25 @@ impl ChunkKind<'_> {
             }
         };
         if self.has_one_way || self.again.is_some() {
-            for items in members {
-                let layers = self.modes.layers_of(items, self.mode.degree)?;
+            for (chunk, items) in members.iter().enumerate() {
+                let layers = self.modes.layers_of(items, self.mode_of(chunk).degree)?;
                 note(&layers, &self.modes.knapsack.within(&layers, 0, ENDLESS)?.ways);
             }
             return Some(());
         }
-        for chunks in &self.of.chunks_of {
+        for (device, chunks) in self.of.chunks_of.iter().enumerate() {
+            let mode = self.mode_on(device);
             // A stash for each micro-batch of its chunk in flight.
             let (mut layers, mut held) = (Vec::new(), Vec::new());
             let mut room = Memory {
-                bytes: self.modes.memory_bytes(self.mode.degree),
-                host_bytes: self.modes.host_memory_bytes(self.mode.degree),
+                bytes: self.modes.memory_bytes(mode.degree),
+                host_bytes: self.modes.host_memory_bytes(mode.degree),
             };
             for &chunk in chunks {
-                let own = self.modes.layers_of(&members[chunk], self.mode.degree)?;
-                let shared_bytes = self.modes.shared_bytes(&members[chunk], &self.mode)?;
-                let once = self
-                    .modes
-                    .once_bytes_of_chunk(&members[chunk], self.mode.degree)?;
-                room = room.without(shared_bytes, self.modes.at_host_of_device(once, &self.mode))?;
+                let own = self.modes.layers_of(&members[chunk], mode.degree)?;
+                let shared_bytes = self.modes.shared_bytes(&members[chunk], mode)?;
+                let once = self.modes.once_bytes_of_chunk(&members[chunk], mode.degree)?;
+                room = room.without(shared_bytes, self.modes.at_host_of_device(once, mode))?;
                 let in_flight = self.of.most_of_chunk(chunk);
                 held.extend(own.iter().map(|layer| with_stashes(layer, in_flight)));
                 layers.extend(own);
@@ -158,6 +242,11 @@ impl ChunkOptions for ChunkKind<'_> {
         &self.row
     }
 
+    fn row_on(&self, device: usize) -> &Problem {
+        let at = self.list.iter().position(|mode| mode == self.mode_on(device));
+        at.and_then(|at| self.rows.get(at)).unwrap_or(&self.row)
+    }
+
     fn laid(&self) -> &VirtualStages {
         self.of
     }
@@ -167,7 +256,7 @@ impl ChunkOptions for ChunkKind<'_> {
     }
 
     fn blocks(&self, item: usize) -> u64 {
-        let layers = self.modes.items[item][self.mode.degree].iter();
+        let layers = self.modes.items[item][self.list[0].degree].iter();
         let blocks: BTreeSet<usize> = layers
             .flat_map(|item| &item.layers)
             .filter_map(|layer| layer.block)
@@ -180,12 +269,18 @@ impl ChunkOptions for ChunkKind<'_> {
     }
 
     fn passing_ns(&self, item: usize, places: [usize; 2]) -> [u64; 2] {
-        let level = self.modes.level_between(&self.mode, places);
+        let [first, last] = [places[0].min(places[1]), places[0].max(places[1])];
+        let (Some(start), Some(&next)) = (self.starts.get(first), self.starts.get(last)) else {
+            return [0; 2];
+        };
+        let end = start + self.modes.devices_of(self.mode_on(first)) - 1;
+        let level = self.modes.links.level(end, next);
         let own = self.modes.transfers_of[item].iter();
         let own = own.map(|&t| &self.modes.transfers[t]);
         let passing = own.filter(|t| t.producer == item && t.consumers.contains(&(item + 1)));
         passing.fold([0; 2], |[forward, back], t| {
-            let t = transfer_at(t, least_at(t, &self.mode, level));
+            let ns = self.list.iter().map(|mode| least_at(t, mode, level)).min();
+            let t = transfer_at(t, ns.unwrap_or(0));
             [forward + t.forward_ns, back + t.backward_ns + t.gradient_ns]
         })
     }
@@ -194,21 +289,29 @@ impl ChunkOptions for ChunkKind<'_> {
         self.once_ns[item]
     }
 
+    fn most_ns(&self) -> u64 {
+        // Of what is done once a micro-batch bears its part, and there are as many times more of them.
+        self.modes.longest().saturating_mul(self.list[0].replicas as u64)
+    }
+
     fn spare_bytes(&self) -> u64 {
         self.again.map_or(0, |again| again.saved_bytes)
     }
 
     fn spare_bytes_of_row(&self) -> u64 {
-        let in_flight = self.of.in_flight.iter().flatten();
-        let most = in_flight.map(|counts| counts.iter().sum::<u64>()).max();
-        most.unwrap_or(0).saturating_mul(self.spare_bytes())
+        spare_bytes_of_row(self.of, self.again)
     }
 
     fn is_complete(&self) -> bool {
-        (self.has_one_way || self.again.is_some()) && !self.modes.may_fill_host(self.mode.degree)
+        (self.has_one_way || self.again.is_some())
+            && !self.list.iter().any(|mode| self.modes.may_fill_host(mode.degree))
+            && matches!(self.seats, Seats::Known(_))
     }
 
     fn plan(&self, assignment: Assignment) -> Option<Allocation> {
+        let Seats::Known(seats) = &self.seats else {
+            return None;
+        };
         let mut members = vec![Vec::new(); self.of.chunks()];
         for (item, &chunk) in assignment.iter().enumerate() {
             members[chunk].push(item);
@@ -222,7 +325,7 @@ impl ChunkOptions for ChunkKind<'_> {
             .flat_map(|item| &item.layers);
         let last = layers.map(|layer| layer.layer + 1).max().unwrap_or(0);
         let mut chosen = Chosen {
-            stages: vec![self.mode; self.of.chunks()],
+            stages: self.of.device_of.iter().map(|&device| seats[device]).collect(),
             layers: vec![0; last],
             virtual_stages: self.of.chunks() / self.of.devices,
         };

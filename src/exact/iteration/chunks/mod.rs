@@ -9,6 +9,7 @@ mod options;
 mod paths;
 mod places;
 mod ranges;
+mod seats;
 mod starts;
 mod totals;
 

@@ -1,5 +1,6 @@
 //! What chunks of devices may hold, and which plan is meant by it.
 
+use crate::exact::bounds::all_in_one_ns;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::cost::virtual_stages::chunk_times;
 use crate::problem::virtual_stages::VirtualStages;
@@ -9,6 +10,11 @@ use crate::problem::{Assignment, Problem};
 pub(in crate::exact) trait ChunkOptions: Send + Sync {
     /// The row of single devices that no plan is faster than: its items, transfers and micro-batches.
     fn row(&self) -> &Problem;
+
+    /// The same of rows all of whose devices are alike to one of this row.
+    fn row_on(&self, _device: usize) -> &Problem {
+        self.row()
+    }
 
     /// The chunks of its devices.
     fn laid(&self) -> &VirtualStages;
@@ -53,6 +59,11 @@ pub(in crate::exact) trait ChunkOptions: Send + Sync {
         0
     }
 
+    /// What all devices of any plan do for a micro-batch at most, in ns.
+    fn most_ns(&self) -> u64 {
+        all_in_one_ns(self.row())
+    }
+
     /// Whether no other plan with the same chunks is faster: if not, what is proved of these stays a bound.
     fn is_complete(&self) -> bool {
         true
@@ -67,10 +78,33 @@ pub(super) fn least_ns(options: &dyn ChunkOptions, assignment: &Assignment) -> u
     let of = options.laid();
     let Some(sequence) = &of.sequence else { return 0 };
     let mut chunks = chunk_times(options.row(), of, assignment);
+    for first in firsts_alike(options) {
+        let row = options.row_on(first);
+        if std::ptr::eq(row, options.row()) {
+            continue;
+        }
+        let is_alike = |chunk: usize| std::ptr::eq(row, options.row_on(of.device_of[chunk]));
+        let here = chunk_times(row, of, assignment);
+        let both = chunks.iter_mut().zip(here).enumerate();
+        both.filter(|(chunk, _)| is_alike(*chunk))
+            .for_each(|(_, (chunk, here))| *chunk = here);
+    }
     for chunk in &mut chunks {
         chunk.input_ns += options.beside_ns().unwrap_or(0);
     }
     sequence.makespan_ns(&chunks)
+}
+
+/// The first devices of a row that are unlike all before.
+pub(super) fn firsts_alike(options: &dyn ChunkOptions) -> Vec<usize> {
+    let mut firsts: Vec<usize> = Vec::new();
+    for device in 0..options.laid().devices {
+        let is_alike = |&first: &usize| std::ptr::eq(options.row_on(first), options.row_on(device));
+        if !firsts.iter().any(is_alike) {
+            firsts.push(device);
+        }
+    }
+    firsts
 }
 
 /// Single devices, alike.

@@ -6,7 +6,7 @@ use super::asked;
 use super::branch::Tree;
 use super::options::ChunkOptions;
 use super::ranges;
-use crate::exact::bounds::{all_in_one_ns, integral_bound};
+use crate::exact::bounds::integral_bound;
 use crate::exact::incumbent::Incumbent;
 use crate::formulations::critical_paths::{Asked, Kind, PathProgram};
 use crate::formulations::solver::{self, Cut, GrowingProgram, Solved, SolverError, Stop};
@@ -115,7 +115,7 @@ impl<'a> PathSearch<'a> {
         let row = self.options.row();
         let beside_ns: f64 = self.asked.beside_ns.iter().flatten().sum();
         let once_ns: f64 = (0..row.items.len()).map(|item| self.options.once_ns(item)).sum();
-        (2 * self.asked.micro_batches) as f64 * (all_in_one_ns(row) as f64 + beside_ns) + once_ns
+        (2 * self.asked.micro_batches) as f64 * (self.options.most_ns() as f64 + beside_ns) + once_ns
     }
 
     /// Takes the paths of the best plan.
@@ -181,8 +181,8 @@ impl<'a> PathSearch<'a> {
     fn times_ns(&self, counts: &[Vec<f64>]) -> Vec<ChunkTimes> {
         let mut times_ns = self.asked.beside_ns.clone();
         for (kind, counts) in self.asked.kinds.iter().zip(counts) {
-            for (times, count) in times_ns.iter_mut().zip(counts) {
-                (0..4).for_each(|part| times[part] += count * kind.times_ns[part]);
+            for ((times, count), own) in times_ns.iter_mut().zip(counts).zip(&kind.times_ns) {
+                (0..4).for_each(|part| times[part] += count * own[part]);
             }
         }
         times_ns
@@ -216,7 +216,11 @@ impl<'a> PathSearch<'a> {
 
     /// Cuts the order where the work before is nearest to that of a solution.
     fn cut(&self, counts: &[Vec<f64>]) -> Assignment {
-        let work = |kind: &Kind| kind.times_ns[..3].iter().sum::<f64>();
+        // On the device that does it soonest, as the row has it.
+        let work = |kind: &Kind| {
+            let of_chunks = kind.times_ns.iter().map(|times| times[..3].iter().sum::<f64>());
+            of_chunks.fold(f64::INFINITY, f64::min)
+        };
         let mut assignment = vec![0; self.order.len()];
         let (mut end, mut before, mut chunk) = (0.0, 0.0, 0);
         let of_chunk = |chunk: usize| -> f64 {

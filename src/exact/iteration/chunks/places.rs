@@ -24,13 +24,29 @@ pub(super) fn places(options: &dyn ChunkOptions, (is_row, beside_ns): (bool, &[C
     let sum_ns = |chunk: usize, passes: usize| beside_ns[chunk][..passes].iter().sum::<f64>() as u64;
     let passes = passes_of_lead(options);
     let least_ns = least_ns_of_chunks(options, (is_row, passes));
-    let place = |chunks: &Vec<usize>| Place {
+    let place = |(device, chunks): (usize, &Vec<usize>)| Place {
         lead_ns: (0..chunks[0])
             .map(|chunk| sum_ns(chunk, passes) + least_ns[usize::from(chunk > 0)])
             .sum(),
         beside_ns: chunks.iter().map(|&chunk| sum_ns(chunk, 3)).sum(),
+        slower: slower(options, device),
     };
-    of.chunks_of.iter().map(place).collect()
+    of.chunks_of.iter().enumerate().map(place).collect()
+}
+
+/// How many times as long as in the row every item takes on a device, at least.
+pub(super) fn slower(options: &dyn ChunkOptions, device: usize) -> f64 {
+    let [row, own] = [options.row(), options.row_on(device)];
+    if std::ptr::eq(row, own) {
+        return 1.0;
+    }
+    let both = row
+        .items
+        .iter()
+        .zip(&own.items)
+        .filter(|(item, _)| item.work_ns() > 0);
+    let times = both.map(|(item, own)| own.work_ns() as f64 / item.work_ns() as f64);
+    times.reduce(f64::min).unwrap_or(1.0)
 }
 
 /// How many passes of the chunks before a device it never works beside: where gradients of weights wait, its last operation may be one of these.

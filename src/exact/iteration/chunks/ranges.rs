@@ -238,7 +238,10 @@ impl Rows {
         let both = path.often.iter().zip(&asked.beside_ns);
         let beside_ns: f64 = both.map(|(often, ns)| times(often, ns)).sum();
         for part in [0.0, 1.0] {
-            let once_ns = |kind: &Kind| part * (kind.times_ns[0] + kind.times_ns[1]);
+            let once_ns = |kind: &Kind| {
+                let of_chunks = kind.times_ns.iter().map(|times| times[0] + times[1]);
+                part * of_chunks.fold(f64::INFINITY, f64::min)
+            };
             let known_ns: f64 = asked
                 .kinds
                 .iter()
@@ -246,7 +249,7 @@ impl Rows {
                 .sum();
             let factor = |k: usize, chunk: usize| {
                 let kind = &asked.kinds[k];
-                times(&path.often[chunk], &kind.times_ns) - once_ns(kind)
+                times(&path.often[chunk], &kind.times_ns[chunk]) - once_ns(kind)
             };
             // Times are rounded to ns.
             self.add(all, factor, self.asked_ns as f64 + 1.0 - beside_ns - known_ns);

@@ -1,6 +1,7 @@
 //! Plans to begin with: what people write down by hand.
 
 use super::options::ChunkOptions;
+use super::places;
 use crate::exact::incumbent::Incumbent;
 use crate::heuristics::{self, orders};
 use crate::problem::Problem;
@@ -22,15 +23,19 @@ pub(super) fn offer_quick(incumbent: &mut Incumbent, options: &dyn ChunkOptions,
     }
 }
 
-/// Offers even chunks: by items and by work, with smaller ones at either end.
+/// Offers even chunks, for devices that differ by how fast these are: by items and by work, with smaller ones at either end.
 pub(super) fn offer_even(incumbent: &mut Incumbent, options: &dyn ChunkOptions) {
     let (problem, of) = (options.row(), options.laid());
     let work = |item: usize| problem.items[item].work_ns() as f64;
     let order = orders::by_number(problem);
+    let part = |device: usize| 1.0 / places::slower(options, device);
+    let parts: Vec<f64> = (0..of.devices).map(part).collect();
+    let even: Vec<f64> = of.device_of.iter().map(|&device| parts[device]).collect();
     for first in PARTS_OF_ENDS {
         for last in PARTS_OF_ENDS {
-            let mut parts = vec![1.0; of.chunks()];
-            (parts[0], parts[of.chunks() - 1]) = (first, last);
+            let mut parts = even.clone();
+            parts[0] *= first;
+            parts[of.chunks() - 1] *= last;
             for weigh in [&|_| 1.0, &work as &dyn Fn(usize) -> f64] {
                 incumbent.offer_some(options.plan(shared_out(problem, &order, &parts, weigh)));
             }

@@ -91,6 +91,9 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
     let mut stopped_by = search(&mut restricted, (&mut families, labels), is_all)?;
     incumbent.join(restricted);
     if let (Some(others), None) = (others, control.must_stop()) {
+        if !problem.settings.schedule.is_all_forward_first() {
+            offer_plan_of(&problem.for_the_formula(), &mut incumbent, modes);
+        }
         stopped_by = search(&mut incumbent, (&mut [others], labels), true)?;
     }
     Ok(incumbent.finish(stopped_by))
@@ -121,10 +124,17 @@ fn find_soonest(incumbent: &mut Incumbent, modes: &Modes) {
 
 /// Begins with the plan of least period: where devices differ, partial plans know nothing of how many of each are left.
 pub(super) fn offer_plan_of_period(incumbent: &mut Incumbent, modes: &Modes) {
-    let problem = incumbent.problem.for_the_period();
+    offer_plan_of(&incumbent.problem.for_the_period(), incumbent, modes);
+}
+
+/// Takes the best plan that is found for another objective, for a part of the time that is left.
+fn offer_plan_of(guide: &Problem, incumbent: &mut Incumbent, modes: &Modes) {
     let control = incumbent.control.elsewhere();
-    let share = share(&control);
-    let own = Incumbent::new(&problem, share.as_ref().unwrap_or(&control));
+    let left = incumbent.control.remaining();
+    let within = control.with_time(Some(
+        left.map_or(TIME_OF_GUIDES, |left| left.mul_f64(SHARE_OF_ALIKE)),
+    ));
+    let own = Incumbent::new(guide, &within);
     incumbent.offer_some(modal::solve(own, modes).allocation);
 }
 

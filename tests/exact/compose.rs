@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use stagecut::check;
 use stagecut::evaluate;
 use stagecut::instance::Instance;
-use stagecut::options::{Groups, PipelineOptions, WorkerMode};
+use stagecut::options::{Groups, PipelineOptions};
 use stagecut::plan::Status;
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
@@ -346,7 +346,6 @@ fn hold(file: &Value, seen: &mut Seen) {
     let instance = Instance::from_spec(&spec).unwrap();
     let settings = Settings::resolve(&instance, &PipelineOptions::default()).unwrap();
     let is_enumerated = settings.groups != Groups::Assign
-        && settings.worker != WorkerMode::Concurrent
         && !settings.may_have_virtual_stages()
         && settings.cuts == stagecut::options::Cuts::Tied;
     let plans = is_enumerated.then(|| crate::regions::plans_up_to(MOST_PLANS, &instance, &settings));

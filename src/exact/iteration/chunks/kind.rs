@@ -145,9 +145,11 @@ impl<'a> ChunkFamily<'a> {
                 let copies = modes.copies_of_weights(mode) as u64;
                 least(own, |way| way.held_bytes) + own.shared_bytes / copies
             });
-            // The way without gradients of weights is the least of any, and so are both passes together.
+            // Each part is the least of any, and so are both together.
             let back_ns = least_of(&|_, own| least(own, |way| way.passes()[1] - way.weight));
-            item.weight_ns = item.backward_ns - back_ns;
+            let weight_ns = least_of(&|_, own| least(own, |way| way.weight));
+            item.weight_ns = weight_ns.min(item.backward_ns - back_ns);
+            item.backward_ns = back_ns + item.weight_ns;
             item.parameter_bytes = least_of(&|_, own| own.once_bytes[0]);
             item.stash_bytes = least_of(&|_, own| match self.again {
                 Some(_) => kept_bytes(own),

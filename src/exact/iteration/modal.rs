@@ -78,7 +78,7 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
         true => None,
         false => free(problem, modes),
     };
-    // Devices of several chunks are alike.
+    // Devices of several chunks are alike but for their kind.
     let others = others.filter(|_| !problem.settings.may_have_virtual_stages());
     let is_all = others.is_none();
     let share = share(control);

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::options::{self, ChunkOptions};
+use super::options::{ChunkOptions, Rows};
 use super::places;
 use crate::formulations::critical_paths::{Asked, Kind, Least, Line, Room};
 use crate::model::options::Communication;
@@ -16,51 +16,6 @@ const MOST_LINES: usize = 8;
 /// Forward pass, gradients of inputs, gradients of weights; then, where memory is limited, bytes for good and in flight; the time of what is
 /// done once, as it is written; and blocks, where these matter.
 type Parts = [u64; 7];
-
-/// What an item is on rows of devices.
-struct Rows<'a> {
-    options: &'a dyn ChunkOptions,
-    /// The row that no plan is faster than; then those of devices that are alike, where some differ.
-    all: Vec<&'a Problem>,
-    /// Which of these is that of each chunk.
-    of_chunks: Vec<usize>,
-    is_limited: bool,
-}
-
-impl<'a> Rows<'a> {
-    fn new(options: &'a dyn ChunkOptions) -> Self {
-        let mut all = vec![options.row()];
-        let others = options::firsts_alike(options)
-            .into_iter()
-            .map(|first| options.row_on(first));
-        all.extend(others.filter(|row| !std::ptr::eq(*row, options.row())));
-        let of_chunk = |&device: &usize| {
-            let at = all
-                .iter()
-                .position(|row| std::ptr::eq(*row, options.row_on(device)));
-            at.unwrap_or(0)
-        };
-        Self {
-            of_chunks: options.laid().device_of.iter().map(of_chunk).collect(),
-            is_limited: all.iter().any(|row| row.settings.memory_limit.is_some()),
-            options,
-            all,
-        }
-    }
-
-    /// An item's parts on each of them.
-    fn parts(&self, item: usize) -> Vec<Parts> {
-        self.all
-            .iter()
-            .map(|row| parts(self.options, (row, item), self.is_limited))
-            .collect()
-    }
-
-    /// Times of every chunk, from those of each row.
-    fn in_chunks(&self, of: impl Fn(usize) -> ChunkTimes) -> Vec<ChunkTimes> {
-        self.of_chunks.iter().map(|&row| of(row)).collect()
-    }
-}
 
 fn parts(options: &dyn ChunkOptions, (row, at): (&Problem, usize), is_limited: bool) -> Parts {
     let item = &row.items[at];
@@ -133,9 +88,19 @@ struct Told {
 
 impl Told {
     fn apart(options: &dyn ChunkOptions) -> Self {
-        let (items, rows) = (options.row().items.len(), Rows::new(options));
+        let (items, rows) = (options.row().items.len(), Rows::of(options));
+        let is_limited = rows.all.iter().any(|row| row.settings.memory_limit.is_some());
+        // On each of the rows.
+        let parts_of = |item: usize| -> Vec<Parts> {
+            let own = rows.all.iter();
+            own.map(|row| parts(options, (row, item), is_limited)).collect()
+        };
+        let in_chunks = |of_row: &dyn Fn(usize) -> ChunkTimes| -> Vec<ChunkTimes> {
+            let devices = options.laid().device_of.iter();
+            devices.map(|&device| of_row(rows.of_devices[device])).collect()
+        };
         let mut counts: BTreeMap<Vec<Parts>, usize> = BTreeMap::new();
-        (0..items).for_each(|item| *counts.entry(rows.parts(item)).or_default() += 1);
+        (0..items).for_each(|item| *counts.entry(parts_of(item)).or_default() += 1);
         let mut known: Vec<(u64, Vec<Parts>, usize)> = counts
             .into_iter()
             .map(|(parts, count)| (count as u64 * work_ns(&parts[0]), parts, count))
@@ -145,7 +110,7 @@ impl Told {
         let mut kinds: Vec<Kind> = known
             .iter()
             .map(|(_, parts, count)| Kind {
-                times_ns: rows.in_chunks(|row| in_doubles(parts[row])),
+                times_ns: in_chunks(&|row| in_doubles(parts[row])),
                 bytes: [parts[0][3] as f64, parts[0][4] as f64],
                 count: *count,
                 is_whole: true,
@@ -153,7 +118,7 @@ impl Told {
             .collect();
         let mut shares: Vec<Vec<(usize, f64)>> = Vec::new();
         for item in 0..items {
-            let own = rows.parts(item);
+            let own = parts_of(item);
             let of_kind = known.iter().position(|(_, parts, _)| *parts == own);
             shares.push(of_kind.map(|k| (k, 1.0)).into_iter().collect());
         }
@@ -166,25 +131,15 @@ impl Told {
                 continue;
             }
             for (item, shares) in shares.iter_mut().enumerate() {
-                let own = rows.parts(item);
+                let own = parts_of(item);
                 if rest.iter().any(|(_, parts, _)| *parts == own) {
                     shares.push((kinds.len(), own[0][part] as f64 / all as f64));
                 }
             }
-            // How many times as long all of them take there at least.
-            let slower = |row: usize| {
-                let times = rest
-                    .iter()
-                    .map(|(_, parts, _)| [row, 0].map(|row| parts[row][part] as f64));
-                let times = times
-                    .filter(|[_, least]| *least > 0.0)
-                    .map(|[here, least]| here / least);
-                times.fold(f64::INFINITY, f64::min)
-            };
             kinds.push(Kind {
-                times_ns: rows.in_chunks(|row| {
+                times_ns: in_chunks(&|row| {
                     let mut times_ns = [0.0; 4];
-                    times_ns[part] = all as f64 * slower(row);
+                    times_ns[part] = all as f64 * slower_on(row, part, &rest);
                     times_ns
                 }),
                 bytes: [0.0; 2],
@@ -199,6 +154,17 @@ impl Told {
             has_others: !rest.is_empty(),
         }
     }
+}
+
+/// How many times as long as in the first row a part of all these items takes on another, at least.
+fn slower_on(row: usize, part: usize, items: &[(u64, Vec<Parts>, usize)]) -> f64 {
+    let times = items
+        .iter()
+        .map(|(_, parts, _)| [row, 0].map(|row| parts[row][part] as f64));
+    let times = times.filter(|[_, least]| *least > 0.0);
+    times
+        .map(|[here, least]| here / least)
+        .fold(f64::INFINITY, f64::min)
 }
 
 /// What all prefixes of an order hold of each two kinds: the sides of the convex hull.

@@ -78,16 +78,12 @@ pub(super) fn least_ns(options: &dyn ChunkOptions, assignment: &Assignment) -> u
     let of = options.laid();
     let Some(sequence) = &of.sequence else { return 0 };
     let mut chunks = chunk_times(options.row(), of, assignment);
-    for first in firsts_alike(options) {
-        let row = options.row_on(first);
-        if std::ptr::eq(row, options.row()) {
-            continue;
-        }
-        let is_alike = |chunk: usize| std::ptr::eq(row, options.row_on(of.device_of[chunk]));
+    let rows = Rows::of(options);
+    for (at, row) in rows.all.iter().enumerate().skip(1) {
         let here = chunk_times(row, of, assignment);
-        let both = chunks.iter_mut().zip(here).enumerate();
-        both.filter(|(chunk, _)| is_alike(*chunk))
-            .for_each(|(_, (chunk, here))| *chunk = here);
+        let own = here.into_iter().enumerate();
+        own.filter(|&(chunk, _)| rows.of_devices[of.device_of[chunk]] == at)
+            .for_each(|(chunk, times)| chunks[chunk] = times);
     }
     for chunk in &mut chunks {
         chunk.input_ns += options.beside_ns().unwrap_or(0);
@@ -95,16 +91,28 @@ pub(super) fn least_ns(options: &dyn ChunkOptions, assignment: &Assignment) -> u
     sequence.makespan_ns(&chunks)
 }
 
-/// The first devices of a row that are unlike all before.
-pub(super) fn firsts_alike(options: &dyn ChunkOptions) -> Vec<usize> {
-    let mut firsts: Vec<usize> = Vec::new();
-    for device in 0..options.laid().devices {
-        let is_alike = |&first: &usize| std::ptr::eq(options.row_on(first), options.row_on(device));
-        if !firsts.iter().any(is_alike) {
-            firsts.push(device);
-        }
+/// What items are on devices that differ.
+pub(super) struct Rows<'a> {
+    /// The row that no plan is faster than; then the others that devices have.
+    pub(super) all: Vec<&'a Problem>,
+    /// Which of these is that of each device.
+    pub(super) of_devices: Vec<usize>,
+}
+
+impl<'a> Rows<'a> {
+    pub(super) fn of(options: &'a dyn ChunkOptions) -> Self {
+        let mut all = vec![options.row()];
+        let of_device = |device: usize| {
+            let own = options.row_on(device);
+            let known = all.iter().position(|row| std::ptr::eq(*row, own));
+            known.unwrap_or_else(|| {
+                all.push(own);
+                all.len() - 1
+            })
+        };
+        let of_devices = (0..options.laid().devices).map(of_device).collect();
+        Self { all, of_devices }
     }
-    firsts
 }
 
 /// Single devices, alike.

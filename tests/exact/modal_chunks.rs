@@ -1,5 +1,7 @@
 //! Iterations of devices that hold several chunks in modes, against brute force: every plan run operation by operation.
 
+use std::collections::BTreeSet;
+
 use crate::common::{draws, seeds};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
@@ -171,7 +173,10 @@ fn unlike_devices_are_those_of_brute_force() {
             .iter()
             .flat_map(|plan| &plan.stages)
             .flat_map(|stage| &stage.devices);
-        let kinds: std::collections::BTreeSet<&str> = devices.map(|device| &device[..5]).collect();
+        let kinds: BTreeSet<&str> = devices.map(|device| &device[..5]).collect();
+        if kinds.len() > 1 {
+            refuses_a_chunk_on_another_kind(&instance, plan.as_ref().expect("a plan"));
+        }
         mixed += usize::from(kinds.len() > 1 && plan.is_some_and(|plan| plan.virtual_stages().is_some()));
     }
     println!("{seen:?}, {mixed} on several kinds");
@@ -181,6 +186,25 @@ fn unlike_devices_are_those_of_brute_force() {
         "{seen:?}"
     );
     assert!(10 * mixed > seen.compared, "{mixed}: {seen:?}");
+}
+
+/// A chunk whose device is of another kind than the one that holds its place in the row.
+fn refuses_a_chunk_on_another_kind(instance: &Instance, plan: &Plan) {
+    let Some(chunks) = plan.virtual_stages() else {
+        return;
+    };
+    let mut wrong = plan.clone();
+    let last = plan.stages.len() - 1;
+    let kind = |stage: usize| plan.stages[stage].devices[0].split(':').next();
+    let other = (0..plan.stages.len()).find(|&stage| kind(stage) != kind(last));
+    wrong.stages[last]
+        .devices
+        .clone_from(&plan.stages[other.expect("several kinds")].devices);
+    let settings = Settings::resolve(instance, &plan.problem).expect("options of a plan");
+    assert!(
+        !check::check(instance, &settings, &wrong).is_empty(),
+        "{chunks} chunks: {wrong:?}"
+    );
 }
 
 /// Equal blocks for Megatron, which runs no empty chunk and is told once for all what to compute again: every plan is exported.

@@ -140,7 +140,10 @@ impl Settings {
     pub fn resolve(instance: &Instance, overrides: &PipelineOptions) -> Result<Self, InputError> {
         let mut options = overrides.clone().or(&instance.pipeline);
         prompt::complete(&mut options);
-        if options.objective.is_some() || options.micro_batches.is_none() {
+        // Shares of workers that run both phases at once are chosen for the period.
+        let schedule = options.schedule.map(Schedule::worker);
+        let is_concurrent = options.worker.or(schedule) == Some(WorkerMode::Concurrent);
+        if options.objective.is_some() || options.micro_batches.is_none() || is_concurrent {
             return Self::decide(instance, overrides, options);
         }
         // What runs is what counts, where it can be told.

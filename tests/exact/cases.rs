@@ -116,21 +116,13 @@ const CASES: &[Case] = &[
         "solve --method alternate",
         Expects::AtMost(1_666_667),
     ),
-    case(
-        "alternate-endless.json",
-        "solve --objective period",
-        Expects::Optimal(1_666_667),
-    ),
+    case("alternate-endless.json", "solve", Expects::Optimal(1_666_667)),
     case(
         "alternate-endless-2.json",
-        "solve --objective period --method alternate",
+        "solve --method alternate",
         Expects::AtMost(1_197_574),
     ),
-    case(
-        "alternate-endless-2.json",
-        "solve --objective period",
-        Expects::Optimal(1_000_000),
-    ),
+    case("alternate-endless-2.json", "solve", Expects::Optimal(1_000_000)),
     // Ideals know nothing of memory that both passes of a layer hold together: their plan was refused and looked for again.
     case(
         "iteration-separate-memory-endless.json",

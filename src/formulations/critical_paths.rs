@@ -81,6 +81,14 @@ pub struct Asked {
     pub is_whole: bool,
 }
 
+impl Kind {
+    /// What some passes of an item take in the chunk that does them soonest, in ns.
+    pub(crate) fn soonest_ns(&self, passes: Range<usize>) -> f64 {
+        let sum = |times: &ChunkTimes| times[passes.clone()].iter().sum::<f64>();
+        self.times_ns.iter().map(sum).fold(f64::INFINITY, f64::min)
+    }
+}
+
 impl Asked {
     /// What a device does for an item of a kind and a micro-batch, in ns.
     fn own_ns(&self, device: usize, kind: &Kind) -> f64 {

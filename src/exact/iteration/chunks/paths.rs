@@ -8,7 +8,7 @@ use super::options::ChunkOptions;
 use super::ranges;
 use crate::exact::bounds::integral_bound;
 use crate::exact::incumbent::Incumbent;
-use crate::formulations::critical_paths::{Asked, Kind, PathProgram};
+use crate::formulations::critical_paths::{Asked, PathProgram};
 use crate::formulations::solver::{self, Cut, GrowingProgram, Solved, SolverError, Stop};
 use crate::heuristics::orders;
 use crate::problem::Assignment;
@@ -217,15 +217,13 @@ impl<'a> PathSearch<'a> {
     /// Cuts the order where the work before is nearest to that of a solution.
     fn cut(&self, counts: &[Vec<f64>]) -> Assignment {
         // On the device that does it soonest, as the row has it.
-        let work = |kind: &Kind| {
-            let of_chunks = kind.times_ns.iter().map(|times| times[..3].iter().sum::<f64>());
-            of_chunks.fold(f64::INFINITY, f64::min)
-        };
+        let works = self.asked.kinds.iter().map(|kind| kind.soonest_ns(0..3));
+        let works: Vec<f64> = works.collect();
         let mut assignment = vec![0; self.order.len()];
         let (mut end, mut before, mut chunk) = (0.0, 0.0, 0);
         let of_chunk = |chunk: usize| -> f64 {
-            let kinds = self.asked.kinds.iter().zip(counts);
-            kinds.map(|(kind, counts)| work(kind) * counts[chunk]).sum()
+            let kinds = works.iter().zip(counts);
+            kinds.map(|(work, counts)| work * counts[chunk]).sum()
         };
         end += of_chunk(0);
         for &item in &self.order {

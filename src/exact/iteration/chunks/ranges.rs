@@ -238,18 +238,13 @@ impl Rows {
         let both = path.often.iter().zip(&asked.beside_ns);
         let beside_ns: f64 = both.map(|(often, ns)| times(often, ns)).sum();
         for part in [0.0, 1.0] {
-            let once_ns = |kind: &Kind| {
-                let of_chunks = kind.times_ns.iter().map(|times| times[0] + times[1]);
-                part * of_chunks.fold(f64::INFINITY, f64::min)
-            };
-            let known_ns: f64 = asked
-                .kinds
-                .iter()
-                .map(|kind| kind.count as f64 * once_ns(kind))
-                .sum();
+            let once = asked.kinds.iter().map(|kind| part * kind.soonest_ns(0..2));
+            let once_ns: Vec<f64> = once.collect();
+            let both = asked.kinds.iter().zip(&once_ns);
+            let known_ns: f64 = both.map(|(kind, once_ns)| kind.count as f64 * once_ns).sum();
             let factor = |k: usize, chunk: usize| {
                 let kind = &asked.kinds[k];
-                times(&path.often[chunk], &kind.times_ns[chunk]) - once_ns(kind)
+                times(&path.often[chunk], &kind.times_ns[chunk]) - once_ns[k]
             };
             // Times are rounded to ns.
             self.add(all, factor, self.asked_ns as f64 + 1.0 - beside_ns - known_ns);

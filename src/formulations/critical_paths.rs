@@ -13,14 +13,21 @@ use crate::problem::pipeline::{ChunkTimes, Path};
 /// Items that are alike.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Kind {
-    /// In each chunk: forward passes, gradients of inputs, gradients of weights, and what devices do once, in ns.
-    pub times_ns: Vec<ChunkTimes>,
-    /// Bytes that are held for good, and for each micro-batch in flight.
-    pub bytes: [f64; 2],
+    /// How each of them may run; at least one way.
+    pub ways: Vec<KindWay>,
     /// How many there are.
     pub count: usize,
     /// Whether each lies in one chunk; if not, any part of one may lie in any.
     pub is_whole: bool,
+}
+
+/// A way to run an item of a kind.
+#[derive(Clone, Debug, PartialEq)]
+pub struct KindWay {
+    /// In each chunk: forward passes, gradients of inputs, gradients of weights, and what devices do once, in ns.
+    pub times_ns: Vec<ChunkTimes>,
+    /// Bytes that are held for good, and for each micro-batch in flight.
+    pub bytes: [f64; 2],
 }
 
 /// A limit on how many items of two kinds the first chunks hold: `a` of the one and `b` of the other is at most `most`.
@@ -63,7 +70,7 @@ pub struct Asked {
     pub lines: Vec<Line>,
     /// The chunks of every device.
     pub chunks_of: Vec<Vec<usize>>,
-    /// What every chunk takes beside its items, in ns, as [`Kind::times_ns`] has it.
+    /// What every chunk takes beside its items, in ns, as [`KindWay::times_ns`] has it.
     pub beside_ns: Vec<ChunkTimes>,
     /// Before the first operation of every device and behind its last one, at least, in ns.
     pub lead_ns: Vec<f64>,
@@ -82,18 +89,34 @@ pub struct Asked {
 }
 
 impl Kind {
-    /// What some passes of an item take in the chunk that does them soonest, in ns.
+    /// What some passes of an item take at least, in the way and the chunk that do them soonest, in ns.
     pub(crate) fn soonest_ns(&self, passes: Range<usize>) -> f64 {
         let sum = |times: &ChunkTimes| times[passes.clone()].iter().sum::<f64>();
-        self.times_ns.iter().map(sum).fold(f64::INFINITY, f64::min)
+        let times = self.ways.iter().flat_map(|way| &way.times_ns);
+        times.map(sum).fold(f64::INFINITY, f64::min)
     }
 }
 
 impl Asked {
-    /// What a device does for an item of a kind and a micro-batch, in ns.
+    /// All ways of all kinds, one behind the other: for each there is a row of counts, one a chunk.
+    pub(crate) fn ways(&self) -> impl Iterator<Item = &KindWay> {
+        self.kinds.iter().flat_map(|kind| &kind.ways)
+    }
+
+    /// The kind of every way.
+    pub(crate) fn kind_of_ways(&self) -> Vec<usize> {
+        let of_kind = |(k, kind): (usize, &Kind)| vec![k; kind.ways.len()];
+        self.kinds.iter().enumerate().flat_map(of_kind).collect()
+    }
+
+    /// What a device does for an item of a kind and a micro-batch at least, in ns.
     fn own_ns(&self, device: usize, kind: &Kind) -> f64 {
         let first = self.chunks_of[device].first();
-        first.map_or(0.0, |&chunk| in_turn(&kind.times_ns[chunk]).sum())
+        let of_ways = |&chunk: &usize| {
+            let ways = kind.ways.iter().map(|way| in_turn(&way.times_ns[chunk]).sum());
+            ways.fold(f64::INFINITY, f64::min)
+        };
+        first.map_or(0.0, of_ways)
     }
 
     /// How many items that take as long as those of a kind, or longer, a device has time for in an iteration of so many ns.
@@ -118,8 +141,10 @@ pub(crate) type Limits = BTreeMap<usize, [f64; 2]>;
 pub struct PathProgram {
     /// The program; its objective is a time that no plan of interest falls below.
     pub program: Program,
-    /// How many items of each kind each chunk holds.
+    /// How many items each chunk runs in each way of each kind.
     counts: Vec<Vec<Column>>,
+    /// Which of these rows are ways of each kind.
+    ways_of: Vec<Range<usize>>,
     /// Columns of whole items, and the most that each may be: how many a device holds, then each of its chunks.
     whole: Vec<(Column, f64)>,
     /// How many of these are of chunks.
@@ -131,23 +156,28 @@ pub struct PathProgram {
 impl PathProgram {
     /// Builds it.
     ///
-    /// Size: k c counts for k kinds and c chunks, and a row for each path, line and cut, kind and device.
+    /// Size: w c counts for w ways of kinds and c chunks, and a row for each path, line and cut, kind and device.
     pub fn build(asked: &Asked) -> Self {
         let mut program = Program::new(asked.at_most_ns.max(1.0));
         let chunks = asked.beside_ns.len();
         let iteration = program.declare(variable().bounds(0.0..=1.0).name("iteration"));
-        let mut counts = Vec::with_capacity(asked.kinds.len());
+        let (mut counts, mut ways_of) = (Vec::new(), Vec::with_capacity(asked.kinds.len()));
         for (k, kind) in asked.kinds.iter().enumerate() {
-            let of_chunk = |c: usize| {
-                let count = variable().bounds(0.0..=kind.count as f64);
-                program.declare(count.name(format!("count[{},{}]", k + 1, c + 1)))
-            };
-            counts.push((0..chunks).map(of_chunk).collect());
+            let first = counts.len();
+            for way in 1..=kind.ways.len() {
+                let of_chunk = |c: usize| {
+                    let count = variable().bounds(0.0..=kind.count as f64);
+                    program.declare(count.name(format!("count[{},{way},{}]", k + 1, c + 1)))
+                };
+                counts.push((0..chunks).map(of_chunk).collect());
+            }
+            ways_of.push(first..counts.len());
         }
         program.objective = iteration.expression();
         let mut built = Self {
             program,
             counts,
+            ways_of,
             whole: Vec::new(),
             whole_counts: 0,
             devices: asked.chunks_of.len(),
@@ -171,10 +201,16 @@ impl PathProgram {
         built
     }
 
-    /// How many items of each kind the chunks of a solution hold.
+    /// How many items the chunks of a solution run in each way of each kind.
     pub fn counts(&self, values: &[f64]) -> Vec<Vec<f64>> {
         let of_kind = |columns: &Vec<Column>| columns.iter().map(|column| column.value(values)).collect();
         self.counts.iter().map(of_kind).collect()
+    }
+
+    /// Adds so much for every item of a kind that a chunk holds, in whatever way.
+    fn add_items(&self, (kind, chunk): (usize, usize), sum: &mut Expression, factor: f64) {
+        let ways = &self.counts[self.ways_of[kind].clone()];
+        ways.iter().for_each(|counts| counts[chunk].add_to(sum, factor));
     }
 
     /// A column of whole items, by its position.
@@ -243,28 +279,25 @@ impl PathProgram {
                     .program
                     .declare(variable().bounds(0.0..=most).name(name.clone()));
                 let mut sum = Expression::default();
-                chunks
-                    .iter()
-                    .for_each(|&c| self.counts[k][c].add_to(&mut sum, 1.0));
+                chunks.iter().for_each(|&c| self.add_items((k, c), &mut sum, 1.0));
                 self.program.add_equality(name, sum, total.expression());
                 self.whole.push((total, most));
             }
         }
         for &k in &kinds {
             let most = asked.kinds[k].count as f64;
-            self.whole
-                .extend(self.counts[k].iter().map(|&count| (count, most)));
+            let counts = self.counts[self.ways_of[k].clone()].iter().flatten();
+            let counts: Vec<(Column, f64)> = counts.map(|&count| (count, most)).collect();
+            self.whole_counts += counts.len();
+            self.whole.extend(counts);
         }
-        self.whole_counts = kinds.len() * asked.beside_ns.len();
     }
 
     /// Family `items`: all items of a kind lie in some chunk.
     fn all_items(&mut self, asked: &Asked) {
         for (k, kind) in asked.kinds.iter().enumerate() {
             let mut sum = Expression::default();
-            self.counts[k]
-                .iter()
-                .for_each(|count| count.add_to(&mut sum, 1.0));
+            (0..asked.beside_ns.len()).for_each(|c| self.add_items((k, c), &mut sum, 1.0));
             let all = Expression::from(kind.count as f64);
             self.program.add_equality(format!("items[{}]", k + 1), sum, all);
         }
@@ -277,7 +310,7 @@ impl PathProgram {
             let mut held = Expression::default();
             for c in 0..asked.beside_ns.len() - 1 {
                 for (kind, weight) in line.kinds.into_iter().zip(line.weights) {
-                    self.counts[kind][c].add_to(&mut held, weight / scale);
+                    self.add_items((kind, c), &mut held, weight / scale);
                 }
                 let name = format!("order[{},{}]", at + 1, c + 1);
                 self.program
@@ -291,7 +324,7 @@ impl PathProgram {
         for (at, least) in asked.least.iter().enumerate() {
             let mut held = Expression::default();
             for &(kind, weight) in &least.weights {
-                self.counts[kind][least.chunk].add_to(&mut held, weight);
+                self.add_items((kind, least.chunk), &mut held, weight);
             }
             self.program
                 .add_row(format!("least[{}]", at + 1), least.least.into(), held);
@@ -315,7 +348,7 @@ impl PathProgram {
                     let counts = among
                         .iter()
                         .flat_map(|&other| chunks.iter().map(move |&c| (other, c)));
-                    counts.for_each(|(other, c)| self.counts[other][c].add_to(&mut held, 1.0));
+                    counts.for_each(|(other, c)| self.add_items((other, c), &mut held, 1.0));
                     let name = format!("device[{},{}]", d + 1, k + 1);
                     self.program.add_row(name, held, most.into());
                 }
@@ -331,12 +364,12 @@ impl PathProgram {
             let scale = room.most_bytes.max(1.0);
             let mut held = Expression::default();
             let of_chunk = |&(c, in_flight): &(usize, f64)| {
-                let kinds = asked.kinds.iter().enumerate();
-                kinds.map(move |(k, kind)| (k, c, kind.bytes[0] + in_flight * kind.bytes[1]))
+                let ways = asked.ways().enumerate();
+                ways.map(move |(row, way)| (row, c, way.bytes[0] + in_flight * way.bytes[1]))
             };
             let own = room.in_flight.iter().flat_map(of_chunk);
-            for (k, c, bytes) in own.filter(|&(.., bytes)| bytes > 0.0) {
-                self.counts[k][c].add_to(&mut held, bytes / scale);
+            for (row, c, bytes) in own.filter(|&(.., bytes)| bytes > 0.0) {
+                self.counts[row][c].add_to(&mut held, bytes / scale);
             }
             let most = room.most_bytes / scale + ROUNDING;
             self.program
@@ -352,10 +385,10 @@ impl PathProgram {
             let ns =
                 |times: &ChunkTimes| -> f64 { often.iter().zip(times).map(|(often, ns)| often * ns).sum() };
             beside += ns(&asked.beside_ns[c]) / scale_ns;
-            for (k, kind) in asked.kinds.iter().enumerate() {
-                let own = ns(&kind.times_ns[c]) / scale_ns;
+            for (row, way) in asked.ways().enumerate() {
+                let own = ns(&way.times_ns[c]) / scale_ns;
                 if own > 0.0 {
-                    coefficients.push((self.counts[k][c], own));
+                    coefficients.push((self.counts[row][c], own));
                 }
             }
         }

@@ -202,7 +202,7 @@ impl Problem {
             // They are counted at every degree.
             copies.clear();
         }
-        faults.extend(ModalChunks::fault_of_none(&settings, &modal_chunks));
+        faults.extend(ModalChunks::fault_of_none(&settings, modes.as_ref()));
         let problem = Self::assemble(settings, stages, items, graph.order, transfers);
         Self {
             modal_chunks,
@@ -506,7 +506,9 @@ fn modes(
     items: (&[Vec<usize>], &[Copies]),
 ) -> (Option<Modes>, Arc<[ModalChunks]>) {
     let modes = settings.modal.then(|| Modes::new(instance, settings, items));
-    let chunks = modes.as_ref().map(|modes| ModalChunks::all(settings, modes));
+    let chunks = modes
+        .as_ref()
+        .map(|modes| ModalChunks::all(settings, modes, settings.fills_chunks()));
     (modes, chunks.unwrap_or_default().into())
 }
 

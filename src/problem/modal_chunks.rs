@@ -34,8 +34,10 @@ impl ModalChunks {
     }
 
     /// Virtual stages that the schedule has no order for, whatever the mode.
-    pub(super) fn fault_of_none(settings: &Settings, all: &[Self]) -> Option<Fault> {
+    pub(super) fn fault_of_none(settings: &Settings, modes: Option<&Modes>) -> Option<Fault> {
+        let is_free = !settings.all_stages && settings.target.is_none();
         let is_asked = settings.may_have_virtual_stages() && !settings.allows_virtual_stages(1);
+        let modes = modes.filter(|_| is_asked && is_free)?;
         let kind = FaultKind::Contradiction {
             found: words!(
                 "{} micro-batches with {}, in no mode of stages",
@@ -47,12 +49,14 @@ impl ModalChunks {
                 setting::VIRTUAL_STAGES
             ),
         };
-        (is_asked && settings.modal && !settings.fills_chunks() && all.is_empty())
-            .then(|| Fault::new(setting::MICRO_BATCHES, kind))
+        let is_run = !Self::all(settings, modes, false).is_empty();
+        (!is_run).then(|| Fault::new(setting::MICRO_BATCHES, kind))
     }
 
     /// All that plans may be: as many devices in a row as there are stages or devices for, and numbers of chunks that the schedule can run.
-    pub(super) fn all(settings: &Settings, modes: &Modes) -> Vec<Self> {
+    ///
+    /// * `fills`: whether there are no more chunks than items.
+    pub(super) fn all(settings: &Settings, modes: &Modes, fills: bool) -> Vec<Self> {
         let mut all = Vec::new();
         if !settings.may_have_virtual_stages() {
             return all;
@@ -78,7 +82,7 @@ impl ModalChunks {
                     .of_replica(alike[0].replicas),
                 laid: OnceLock::new(),
             };
-            let is_filled = |number: usize| !settings.fills_chunks() || row * number <= modes.items.len();
+            let is_filled = |number: usize| !fills || row * number <= modes.items.len();
             let several = numbers
                 .into_iter()
                 .filter(|&number| number > 1 && is_filled(number));

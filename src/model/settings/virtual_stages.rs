@@ -43,9 +43,10 @@ impl Settings {
         self.schedule.rule().is_some_and(|rule| rule.splits)
     }
 
-    /// Whether no chunk may be empty: no framework is known to run one without layers.
+    /// Whether no chunk may be empty: no framework is known to run one without layers, and where their number is chosen, a plan with an empty one
+    /// would be one of another number.
     pub fn fills_chunks(&self) -> bool {
-        self.all_stages || self.target.is_some()
+        self.all_stages || self.target.is_some() || self.rounds.is_some()
     }
 
     /// What is asked of a plan of so many stages in a row that took so many chunks for each, where it had a choice of them or of the mode that

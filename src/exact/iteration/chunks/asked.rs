@@ -2,11 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::options::{ChunkOptions, Rows};
+use super::options::{ChunkOptions, ItemWay, Rows};
 use super::places;
-use crate::formulations::critical_paths::{Asked, Kind, Least, Line, Room};
+use crate::formulations::critical_paths::{Asked, Kind, KindWay, Least, Line, Room};
 use crate::model::options::Communication;
-use crate::problem::Problem;
 use crate::problem::pipeline::ChunkTimes;
 
 /// Kinds of items that are told apart, and lines between two of them.
@@ -17,15 +16,13 @@ const MOST_LINES: usize = 8;
 /// done once, as it is written; and blocks, where these matter.
 type Parts = [u64; 7];
 
-fn parts(options: &dyn ChunkOptions, (row, at): (&Problem, usize), is_limited: bool) -> Parts {
-    let item = &row.items[at];
-    let bytes = [item.base_bytes, item.stash_bytes].map(|bytes| if is_limited { bytes } else { 0 });
-    let input_ns = item.backward_ns - item.weight_ns;
+fn parts(options: &dyn ChunkOptions, (way, at): (&ItemWay, usize), is_limited: bool) -> Parts {
+    let bytes = way.bytes.map(|bytes| if is_limited { bytes } else { 0 });
     let once = options.once_ns(at).to_bits();
     [
-        item.forward_ns,
-        input_ns,
-        item.weight_ns,
+        way.passes_ns[0],
+        way.passes_ns[1],
+        way.passes_ns[2],
         bytes[0],
         bytes[1],
         once,
@@ -75,6 +72,9 @@ pub(super) fn ask(options: &dyn ChunkOptions, order: &[usize]) -> Asked {
     }
 }
 
+/// How items of a kind may run, and what they are in each way on each of the rows.
+type Ways = Vec<Vec<Parts>>;
+
 /// Items by their kind.
 struct Told {
     kinds: Vec<Kind>,
@@ -90,66 +90,72 @@ impl Told {
     fn apart(options: &dyn ChunkOptions) -> Self {
         let (items, rows) = (options.row().items.len(), Rows::of(options));
         let is_limited = rows.all.iter().any(|row| row.settings.memory_limit.is_some());
-        // On each of the rows.
-        let parts_of = |item: usize| -> Vec<Parts> {
-            let own = rows.all.iter();
-            own.map(|row| parts(options, (row, item), is_limited)).collect()
+        // At least, on each of the rows.
+        let least_of = |item: usize| -> Vec<Parts> {
+            let own = rows.all.iter().map(|row| ItemWay::of(&row.items[item]));
+            own.map(|way| parts(options, (&way, item), is_limited)).collect()
+        };
+        let ways_of = |item: usize| -> Ways {
+            let ways = options.ways(item);
+            let of_way = |way: &ItemWay| vec![parts(options, (way, item), is_limited)];
+            match ways.is_empty() {
+                true => vec![least_of(item)],
+                false => ways.iter().map(of_way).collect(),
+            }
         };
         let in_chunks = |of_row: &dyn Fn(usize) -> ChunkTimes| -> Vec<ChunkTimes> {
             let devices = options.laid().device_of.iter();
             devices.map(|&device| of_row(rows.of_devices[device])).collect()
         };
-        let mut counts: BTreeMap<Vec<Parts>, usize> = BTreeMap::new();
-        (0..items).for_each(|item| *counts.entry(parts_of(item)).or_default() += 1);
-        let mut known: Vec<(u64, Vec<Parts>, usize)> = counts
+        let mut alike: BTreeMap<Ways, Vec<usize>> = BTreeMap::new();
+        (0..items).for_each(|item| alike.entry(ways_of(item)).or_default().push(item));
+        let mut known: Vec<(u64, Ways, Vec<usize>)> = alike
             .into_iter()
-            .map(|(parts, count)| (count as u64 * work_ns(&parts[0]), parts, count))
+            .map(|(ways, members)| (members.len() as u64 * work_ns(&ways[0][0]), ways, members))
             .collect();
         known.sort_unstable_by(|a, b| b.cmp(a));
         let rest = known.split_off(known.len().min(MOST_KINDS));
-        let mut kinds: Vec<Kind> = known
-            .iter()
-            .map(|(_, parts, count)| Kind {
-                times_ns: in_chunks(&|row| in_doubles(parts[row])),
-                bytes: [parts[0][3] as f64, parts[0][4] as f64],
-                count: *count,
-                is_whole: true,
-            })
-            .collect();
-        let mut shares: Vec<Vec<(usize, f64)>> = Vec::new();
-        for item in 0..items {
-            let own = parts_of(item);
-            let of_kind = known.iter().position(|(_, parts, _)| *parts == own);
-            shares.push(of_kind.map(|k| (k, 1.0)).into_iter().collect());
+        let way = |parts: &Vec<Parts>| KindWay {
+            times_ns: in_chunks(&|row| in_doubles(parts[row])),
+            bytes: [parts[0][3] as f64, parts[0][4] as f64],
+        };
+        let kind = |(_, ways, members): &(u64, Ways, Vec<usize>)| Kind {
+            ways: ways.iter().map(way).collect(),
+            count: members.len(),
+            is_whole: true,
+        };
+        let mut kinds: Vec<Kind> = known.iter().map(kind).collect();
+        let mut shares: Vec<Vec<(usize, f64)>> = vec![Vec::new(); items];
+        for (k, (_, _, members)) in known.iter().enumerate() {
+            members.iter().for_each(|&item| shares[item].push((k, 1.0)));
         }
+        let rest = rest.into_iter().flat_map(|(_, _, members)| members);
+        let rest: Vec<(usize, Vec<Parts>)> = rest.map(|item| (item, least_of(item))).collect();
         for part in 0..3 {
-            let all: u64 = rest
-                .iter()
-                .map(|(_, parts, count)| parts[0][part] * *count as u64)
-                .sum();
+            let all: u64 = rest.iter().map(|(_, parts)| parts[0][part]).sum();
             if all == 0 {
                 continue;
             }
-            for (item, shares) in shares.iter_mut().enumerate() {
-                let own = parts_of(item);
-                if rest.iter().any(|(_, parts, _)| *parts == own) {
-                    shares.push((kinds.len(), own[0][part] as f64 / all as f64));
-                }
+            for (item, parts) in &rest {
+                shares[*item].push((kinds.len(), parts[0][part] as f64 / all as f64));
             }
-            kinds.push(Kind {
+            let way = KindWay {
                 times_ns: in_chunks(&|row| {
                     let mut times_ns = [0.0; 4];
                     times_ns[part] = all as f64 * slower_on(row, part, &rest);
                     times_ns
                 }),
                 bytes: [0.0; 2],
+            };
+            kinds.push(Kind {
+                ways: vec![way],
                 count: 1,
                 is_whole: false,
             });
         }
         Self {
             kinds,
-            parts: known.iter().map(|(_, parts, _)| parts[0]).collect(),
+            parts: known.iter().map(|(_, ways, _)| ways[0][0]).collect(),
             shares,
             has_others: !rest.is_empty(),
         }
@@ -157,10 +163,10 @@ impl Told {
 }
 
 /// How many times as long as in the first row a part of all these items takes on another, at least.
-fn slower_on(row: usize, part: usize, items: &[(u64, Vec<Parts>, usize)]) -> f64 {
+fn slower_on(row: usize, part: usize, items: &[(usize, Vec<Parts>)]) -> f64 {
     let times = items
         .iter()
-        .map(|(_, parts, _)| [row, 0].map(|row| parts[row][part] as f64));
+        .map(|(_, parts)| [row, 0].map(|row| parts[row][part] as f64));
     let times = times.filter(|[_, least]| *least > 0.0);
     times
         .map(|[here, least]| here / least)

@@ -4,13 +4,12 @@ use std::collections::BTreeSet;
 
 use super::super::kinds::{least_at, least_works_in, of_least, ring_levels, transfer_at};
 use super::super::sums::{Again, KnownSums, kept_bytes, least};
-use super::options::ChunkOptions;
+use super::options::{ChunkOptions, ItemWay};
 use super::seats::Seats;
+use super::ways::{self, Held};
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modal_chunks::ModalChunks;
-use crate::problem::modes::{
-    Chosen, LayerWays, Memory, ModalItem, Modes, StageMode, fastest_within, smallest_way,
-};
+use crate::problem::modes::{Chosen, LayerWays, Memory, ModalItem, Modes, StageMode};
 use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::{Assignment, Problem};
 
@@ -210,30 +209,9 @@ impl ChunkKind<'_> {
             }
             return Some(());
         }
-        for (device, chunks) in self.of.chunks_of.iter().enumerate() {
-            let mode = self.mode_on(device);
-            // A stash for each micro-batch of its chunk in flight.
-            let (mut layers, mut held) = (Vec::new(), Vec::new());
-            let mut room = Memory {
-                bytes: self.modes.memory_bytes(mode.degree),
-                host_bytes: self.modes.host_memory_bytes(mode.degree),
-            };
-            for &chunk in chunks {
-                let own = self.modes.layers_of(&members[chunk], mode.degree)?;
-                let shared_bytes = self.modes.shared_bytes(&members[chunk], mode)?;
-                let once = self.modes.once_bytes_of_chunk(&members[chunk], mode.degree)?;
-                room = room.without(shared_bytes, self.modes.at_host_of_device(once, mode))?;
-                let in_flight = self.of.most_of_chunk(chunk);
-                held.extend(own.iter().map(|layer| with_stashes(layer, in_flight)));
-                layers.extend(own);
-            }
-            let held: Vec<&LayerWays> = held.iter().collect();
-            let ways = match fastest_within(&held, 1, room) {
-                Some(ways) => ways.ways,
-                // All counts are not reached at once, perhaps.
-                None => held.iter().map(|layer| smallest_way(layer, 1)).collect(),
-            };
-            note(&layers, &ways);
+        for device in 0..self.of.devices {
+            let held = Held::of(self.modes, (self.of, device), (self.mode_on(device), members))?;
+            note(&held.layers, &held.ways());
         }
         Some(())
     }
@@ -247,6 +225,16 @@ impl ChunkOptions for ChunkKind<'_> {
     fn row_on(&self, device: usize) -> &Problem {
         let at = self.list.iter().position(|mode| mode == self.mode_on(device));
         at.and_then(|at| self.rows.get(at)).unwrap_or(&self.row)
+    }
+
+    fn ways(&self, item: usize) -> Vec<ItemWay> {
+        let own = match self.list[..] {
+            [mode] if !self.has_one_way && self.again.is_none() => self.modes.items[item][mode.degree]
+                .as_ref()
+                .map(|own| (own, mode)),
+            _ => None,
+        };
+        own.map_or_else(Vec::new, |(own, mode)| ways::of_item(self.modes, own, &mode))
     }
 
     fn laid(&self) -> &VirtualStages {
@@ -344,13 +332,3 @@ const ENDLESS: Memory = Memory {
     bytes: u64::MAX,
     host_bytes: u64::MAX,
 };
-
-/// A layer whose every way holds the stashes of so many micro-batches as one.
-fn with_stashes(layer: &LayerWays, in_flight: u64) -> LayerWays {
-    let mut layer = layer.clone();
-    for way in &mut layer.ways {
-        way.stash_bytes *= in_flight;
-        way.host_bytes *= in_flight;
-    }
-    layer
-}

@@ -12,6 +12,7 @@ mod ranges;
 mod seats;
 mod starts;
 mod totals;
+mod ways;
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -4,7 +4,7 @@ use crate::exact::bounds::all_in_one_ns;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::cost::virtual_stages::chunk_times;
 use crate::problem::virtual_stages::VirtualStages;
-use crate::problem::{Assignment, Problem};
+use crate::problem::{Assignment, Item, Problem};
 
 /// Plans that lay items in chunks of devices in a row, as [`super::super::options::StageOptions`] does in stages.
 pub(in crate::exact) trait ChunkOptions: Send + Sync {
@@ -14,6 +14,11 @@ pub(in crate::exact) trait ChunkOptions: Send + Sync {
     /// The same of rows all of whose devices are alike to one of this row.
     fn row_on(&self, _device: usize) -> &Problem {
         self.row()
+    }
+
+    /// Ways to run an item, where all devices have the same and they are told apart: the row has the least of each part. Else none.
+    fn ways(&self, _item: usize) -> Vec<ItemWay> {
+        Vec::new()
     }
 
     /// The chunks of its devices.
@@ -71,6 +76,24 @@ pub(in crate::exact) trait ChunkOptions: Send + Sync {
 
     /// The plan of an assignment, where there is one.
     fn plan(&self, assignment: Assignment) -> Option<Allocation>;
+}
+
+/// A way to run an item.
+pub(in crate::exact) struct ItemWay {
+    /// Forward pass, gradients of inputs, gradients of weights, in ns.
+    pub(super) passes_ns: [u64; 3],
+    /// Bytes for good, and for each micro-batch in flight.
+    pub(super) bytes: [u64; 2],
+}
+
+impl ItemWay {
+    /// What an item of a row is.
+    pub(super) fn of(item: &Item) -> Self {
+        Self {
+            passes_ns: [item.forward_ns, item.backward_ns - item.weight_ns, item.weight_ns],
+            bytes: [item.base_bytes, item.stash_bytes],
+        }
+    }
 }
 
 /// No plan of an assignment takes less, in ns.

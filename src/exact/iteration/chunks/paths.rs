@@ -95,10 +95,12 @@ impl<'a> PathSearch<'a> {
         /// What the device has for one of the others.
         const MORE: f64 = 1.5;
         let chunks = self.asked.beside_ns.len();
-        let kinds = self.asked.kinds.iter();
-        let even: Vec<Vec<f64>> = kinds
-            .map(|kind| vec![kind.count as f64 / chunks as f64; chunks])
-            .collect();
+        // Each item in its first way.
+        let even = self.asked.kinds.iter().flat_map(|kind| {
+            let each = kind.count as f64 / chunks as f64;
+            (0..kind.ways.len()).map(move |way| vec![if way == 0 { each } else { 0.0 }; chunks])
+        });
+        let even: Vec<Vec<f64>> = even.collect();
         let times_ns = self.times_ns(&even);
         self.take_paths(&times_ns, 0.0);
         for device in 0..self.asked.chunks_of.len() {
@@ -180,8 +182,8 @@ impl<'a> PathSearch<'a> {
 
     fn times_ns(&self, counts: &[Vec<f64>]) -> Vec<ChunkTimes> {
         let mut times_ns = self.asked.beside_ns.clone();
-        for (kind, counts) in self.asked.kinds.iter().zip(counts) {
-            for ((times, count), own) in times_ns.iter_mut().zip(counts).zip(&kind.times_ns) {
+        for (way, counts) in self.asked.ways().zip(counts) {
+            for ((times, count), own) in times_ns.iter_mut().zip(counts).zip(&way.times_ns) {
                 (0..4).for_each(|part| times[part] += count * own[part]);
             }
         }
@@ -217,13 +219,14 @@ impl<'a> PathSearch<'a> {
     /// Cuts the order where the work before is nearest to that of a solution.
     fn cut(&self, counts: &[Vec<f64>]) -> Assignment {
         // On the device that does it soonest, as the row has it.
-        let works = self.asked.kinds.iter().map(|kind| kind.soonest_ns(0..3));
+        let kinds = self.asked.kinds.iter();
+        let works = kinds.flat_map(|kind| vec![kind.soonest_ns(0..3); kind.ways.len()]);
         let works: Vec<f64> = works.collect();
         let mut assignment = vec![0; self.order.len()];
         let (mut end, mut before, mut chunk) = (0.0, 0.0, 0);
         let of_chunk = |chunk: usize| -> f64 {
-            let kinds = works.iter().zip(counts);
-            kinds.map(|(work, counts)| work * counts[chunk]).sum()
+            let ways = works.iter().zip(counts);
+            ways.map(|(work, counts)| work * counts[chunk]).sum()
         };
         end += of_chunk(0);
         for &item in &self.order {

@@ -25,7 +25,7 @@ const LITTLE: u64 = 1_000;
 /// Less than an item is, and more than doubles lose.
 const PART: f64 = 1e-6;
 
-/// Between what how many items of each kind lie in each chunk.
+/// Between what how many items lie in each chunk in each way of each kind.
 #[derive(Clone, Debug)]
 struct Ranges {
     least: Vec<f64>,
@@ -51,9 +51,12 @@ enum Answer {
 struct Rows {
     /// Iterations of interest, in ns.
     asked_ns: u64,
-    /// What lies in chunks where that is known, by kind and chunk.
+    /// How many chunks there are, and the kind of every way.
+    chunks: usize,
+    kind_of: Vec<usize>,
+    /// What lies in chunks where that is known, by way and chunk.
     known: Vec<f64>,
-    /// The kinds and chunks where it is not.
+    /// The ways and chunks where it is not.
     open: Vec<usize>,
     /// Which of these are of a kind, and how many items they hold.
     kinds: Vec<(Range<usize>, f64)>,
@@ -139,14 +142,16 @@ fn ask(search: &mut PathSearch, incumbent: &mut Incumbent, (asked_ns, within): (
 }
 
 impl Rows {
-    /// All that say something of ranges of all kinds and chunks.
+    /// All that say something of ranges of all ways and chunks.
     fn new(asked: &Asked, all: &Ranges, asked_ns: u64) -> Self {
         let chunks = asked.beside_ns.len();
         let is_open = |&at: &usize| all.least[at] < all.most[at];
         let open: Vec<usize> = (0..all.least.len()).filter(is_open).collect();
+        let kind_of = asked.kind_of_ways();
         let of_kind = |(k, kind): (usize, &Kind)| {
-            let [from, to] = [k, k + 1].map(|k| open.partition_point(|&at| at < k * chunks));
-            let known = (k * chunks..(k + 1) * chunks).filter(|at| !is_open(at));
+            let [first, end] = [k, k + 1].map(|k| chunks * kind_of.partition_point(|&of| of < k));
+            let [from, to] = [first, end].map(|end| open.partition_point(|&at| at < end));
+            let known = (first..end).filter(|at| !is_open(at));
             (
                 from..to,
                 kind.count as f64 - known.map(|at| all.least[at]).sum::<f64>(),
@@ -157,6 +162,8 @@ impl Rows {
             known: all.least.clone(),
             kinds: asked.kinds.iter().enumerate().map(of_kind).collect(),
             columns: vec![Vec::new(); open.len()],
+            chunks,
+            kind_of,
             open,
             factors: Vec::new(),
             most: Vec::new(),
@@ -168,11 +175,11 @@ impl Rows {
     }
 
     fn add_all(&mut self, asked: &Asked, all: &Ranges) {
-        let chunks = asked.beside_ns.len();
+        let (kind_of, ways) = (self.kind_of.clone(), asked.ways().collect::<Vec<_>>());
         for line in &asked.lines {
-            for c in 0..chunks - 1 {
-                let of = |k: usize| line.kinds.iter().position(|&kind| kind == k);
-                let factor = |k: usize, chunk: usize| match of(k) {
+            for c in 0..self.chunks - 1 {
+                let of = |way: usize| line.kinds.iter().position(|&kind| kind == kind_of[way]);
+                let factor = |way: usize, chunk: usize| match of(way) {
                     Some(at) if chunk <= c => line.weights[at],
                     Some(_) | None => 0.0,
                 };
@@ -180,17 +187,17 @@ impl Rows {
             }
         }
         for least in &asked.least {
-            let factor = |k: usize, chunk: usize| {
-                let own = least.weights.iter().find(|&&(kind, _)| kind == k);
+            let factor = |way: usize, chunk: usize| {
+                let own = least.weights.iter().find(|&&(kind, _)| kind == kind_of[way]);
                 own.filter(|_| chunk == least.chunk)
                     .map_or(0.0, |&(_, weight)| -weight)
             };
             self.add(all, factor, -least.least);
         }
         for room in &asked.rooms {
-            let factor = |k: usize, chunk: usize| {
+            let factor = |way: usize, chunk: usize| {
                 let own = room.in_flight.iter().find(|&&(c, _)| c == chunk);
-                let [once, each] = asked.kinds[k].bytes;
+                let [once, each] = ways[way].bytes;
                 own.map_or(0.0, |&(_, in_flight)| once + in_flight * each)
             };
             self.add(all, factor, room.most_bytes);
@@ -203,7 +210,7 @@ impl Rows {
 
     /// Adds a row, unless all that is in the ranges keeps to it.
     fn add(&mut self, all: &Ranges, factor: impl Fn(usize, usize) -> f64, most: f64) {
-        let chunks = all.least.len() / self.kinds.len();
+        let chunks = self.chunks;
         let (mut left, mut all_of_it, mut size, mut largest) = (most, 0.0, most.abs(), 0.0f64);
         let from = self.factors.len();
         let mut open = self.open.iter().peekable();
@@ -237,14 +244,14 @@ impl Rows {
             |often: &ChunkTimes, ns: &ChunkTimes| -> f64 { often.iter().zip(ns).map(|(n, ns)| n * ns).sum() };
         let both = path.often.iter().zip(&asked.beside_ns);
         let beside_ns: f64 = both.map(|(often, ns)| times(often, ns)).sum();
+        let (kind_of, ways) = (self.kind_of.clone(), asked.ways().collect::<Vec<_>>());
         for part in [0.0, 1.0] {
             let once = asked.kinds.iter().map(|kind| part * kind.soonest_ns(0..2));
             let once_ns: Vec<f64> = once.collect();
             let both = asked.kinds.iter().zip(&once_ns);
             let known_ns: f64 = both.map(|(kind, once_ns)| kind.count as f64 * once_ns).sum();
-            let factor = |k: usize, chunk: usize| {
-                let kind = &asked.kinds[k];
-                times(&path.often[chunk], &kind.times_ns[chunk]) - once_ns[k]
+            let factor = |way: usize, chunk: usize| {
+                times(&path.often[chunk], &ways[way].times_ns[chunk]) - once_ns[kind_of[way]]
             };
             // Times are rounded to ns.
             self.add(all, factor, self.asked_ns as f64 + 1.0 - beside_ns - known_ns);
@@ -357,7 +364,7 @@ impl Rows {
         ranges.rooms.iter().all(|room| *room >= 0.0)
     }
 
-    /// Counts in the middle, by kind and chunk: as far from the least to the most as all items of a kind need.
+    /// Counts in the middle, by way and chunk: as far from the least to the most as all items of a kind need.
     fn middle(&self, ranges: &Ranges) -> Vec<Vec<f64>> {
         let mut counts = self.known.clone();
         for (own, count) in &self.kinds {
@@ -371,21 +378,19 @@ impl Rows {
                 counts[at] = least + part * (most - least);
             }
         }
-        let chunks = counts.len() / self.kinds.len();
-        counts.chunks_exact(chunks).map(<[f64]>::to_vec).collect()
+        counts.chunks_exact(self.chunks).map(<[f64]>::to_vec).collect()
     }
 }
 
 impl Ranges {
     fn all(asked: &Asked) -> Self {
         let chunks = asked.beside_ns.len();
-        let most = asked
-            .kinds
-            .iter()
-            .flat_map(|kind| vec![kind.count as f64; chunks]);
+        let kinds = asked.kinds.iter();
+        let most = kinds.flat_map(|kind| vec![kind.count as f64; kind.ways.len() * chunks]);
+        let most: Vec<f64> = most.collect();
         Self {
-            least: vec![0.0; asked.kinds.len() * chunks],
-            most: most.collect(),
+            least: vec![0.0; most.len()],
+            most,
             rooms: Vec::new(),
         }
     }

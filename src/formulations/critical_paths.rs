@@ -256,6 +256,24 @@ impl PathProgram {
         parts
     }
 
+    /// The parts of a part that hold all its whole solutions but one.
+    pub(crate) fn others(&self, values: &[f64], limits: &Limits) -> Vec<Limits> {
+        let (mut parts, mut same) = (Vec::new(), limits.clone());
+        for at in 0..self.whole.len() {
+            let [least, most] = limits.get(&at).copied().unwrap_or([0.0, self.most(at)]);
+            let value = self.whole(at).value(values).round();
+            for other in [[least, value - 1.0], [value + 1.0, most]] {
+                if other[0] <= other[1] {
+                    let mut part = same.clone();
+                    part.insert(at, other);
+                    parts.push(part);
+                }
+            }
+            same.insert(at, [value, value]);
+        }
+        parts
+    }
+
     /// The column of whole items among some that is farthest from whole in a solution, with its value.
     fn most_broken(&self, values: &[f64], among: Range<usize>) -> Option<(usize, f64)> {
         /// More than a solver's tolerance.

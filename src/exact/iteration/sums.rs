@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use super::row::{self, Place, Set};
+use super::row::{self, Cost, Place, Room, Set};
 use crate::model::recompute::{FULL, NONE};
 use crate::model::settings::Settings;
 use crate::problem::modes::{Knapsack, LayerWays, ModalItem, Modes, StageMode, Way};
@@ -59,18 +59,28 @@ impl Sums {
         };
         let of_item = |of_degrees: &Vec<Option<ModalItem>>| {
             let items = || degrees.iter().filter_map(|&degree| of_degrees[degree].as_ref());
-            let least = |of: fn(&Way) -> u64| items().map(|item| least(item, of)).min();
-            let stash_bytes = match again {
-                Some(_) => items().map(kept_bytes).min()?,
-                None => least(|way| way.stash_bytes)?,
+            let way_ns = |item| least(item, |way| way.passes().iter().sum::<u64>() - way.weight);
+            let costs = |item: &ModalItem| match again {
+                Some(_) => vec![(
+                    least(item, |way| way.passes().iter().sum()),
+                    [
+                        least(item, |way| way.held_bytes),
+                        kept_bytes(item),
+                        item.shared_bytes,
+                    ],
+                )],
+                None => {
+                    let cost = |([forward, input, weight, held, stash], _): ItemWay| {
+                        (forward + input + weight, [held, stash, item.shared_bytes])
+                    };
+                    ways(item).into_iter().map(cost).collect()
+                }
             };
-            let shared_bytes = items().map(|item| item.shared_bytes).min()?;
-            let bytes = [least(|way| way.held_bytes)?, stash_bytes, shared_bytes];
-            let way_ns = least(|way| way.passes().iter().sum::<u64>() - way.weight)?;
-            Some((way_ns, (least(|way| way.passes().iter().sum())?, bytes)))
+            let all = row::not_dominated(items().flat_map(costs).collect());
+            Some((items().map(way_ns).min()?, all))
         };
-        let items: Vec<(u64, (u64, [u64; 3]))> = modes.items.iter().map(of_item).collect::<Option<_>>()?;
-        let (ways_ns, items): (Vec<u64>, Vec<(u64, [u64; 3])>) = items.into_iter().unzip();
+        let items: Vec<(u64, Vec<Cost>)> = modes.items.iter().map(of_item).collect::<Option<_>>()?;
+        let (ways_ns, items): (Vec<u64>, Vec<Vec<Cost>>) = items.into_iter().unzip();
         let all: Vec<usize> = (0..items.len()).collect();
         let surplus = degrees.iter().map(|&degree| modes.surplus(&all, degree));
         let surplus = surplus.map(|twice| [twice.held_bytes, twice.shared_bytes]);
@@ -78,7 +88,8 @@ impl Sums {
             way_ns: ways_ns.into_iter().sum(),
             bytes: items
                 .iter()
-                .fold([0; 3], |sum, (_, own)| [0, 1, 2].map(|at| sum[at] + own[at])),
+                .map(|ways| row::least(ways).1)
+                .fold([0; 3], |sum, own| [0, 1, 2].map(|at| sum[at] + own[at])),
             surplus_bytes: surplus.fold([0; 2], |most, own| [0, 1].map(|at| most[at].max(own[at]))),
             sets: row::sets(items.into_iter()),
             again,
@@ -142,7 +153,7 @@ impl Sums {
         };
         let places = vec![place; settings.stages];
         let micro_batches = settings.run_micro_batches();
-        let of_set = |set: &Set| row::least_ns(set, micro_batches, (&places, &rooms.most(set)), rounds == 1);
+        let of_set = |set: &Set| row::least_ns(set, micro_batches, (&places, &rooms.of(set)), rounds == 1);
         self.sets.iter().map(of_set).max().unwrap_or(0).max(self.way_ns)
     }
 }
@@ -176,14 +187,14 @@ impl Rooms {
         self.held(bytes).saturating_add(least.saturating_mul(bytes[1])) > all
     }
 
-    /// How many items of a set each device has memory for.
-    fn most(&self, set: &Set) -> Vec<u64> {
-        let held_bytes = self.held(set.bytes);
-        let most = |&(in_flight, room): &(u64, u64)| {
-            let bytes = held_bytes.saturating_add(in_flight.saturating_mul(set.bytes[1]));
-            room.checked_div(bytes).unwrap_or(u64::MAX)
+    /// What each device has memory for of a set.
+    fn of(&self, set: &Set) -> Vec<Room> {
+        let room = |&(in_flight, room): &(u64, u64)| {
+            let held =
+                |bytes: [u64; 3]| (self.held(bytes)).saturating_add(in_flight.saturating_mul(bytes[1]));
+            Room::new(&set.ways, room, held)
         };
-        self.of_devices.iter().map(most).collect()
+        self.of_devices.iter().map(room).collect()
     }
 }
 
@@ -224,8 +235,69 @@ impl Again {
     }
 }
 
+/// What an item takes and holds in some way: its forward pass, gradients of inputs and of weights, bytes for good and for each micro-batch in flight.
+pub(super) type WayCost = [u64; 5];
+
+/// A way to run an item: what it costs, and the way of each of its layers; none of these where it is the least of several.
+pub(super) type ItemWay = (WayCost, Vec<usize>);
+
+/// Ways that are told apart.
+const MOST_WAYS: usize = 6;
+
+/// Ways to run all layers of an item, the fastest first; the least of each part as one where there are too many.
+pub(super) fn ways(item: &ModalItem) -> Vec<ItemWay> {
+    let of_way = |way: &Way| {
+        let [forward, backward] = way.passes();
+        let input = backward - way.weight;
+        [forward, input, way.weight, way.held_bytes, way.stash_bytes]
+    };
+    let mut all = vec![([0; 5], Vec::new())];
+    for layer in &item.layers {
+        let own: Vec<WayCost> = layer.ways.iter().map(of_way).collect();
+        let both = |(sums, ways): &ItemWay| -> Vec<ItemWay> {
+            let with = |(way, own): (usize, &WayCost)| {
+                let sums = std::array::from_fn(|at| sums[at] + own[at]);
+                (sums, [&ways[..], &[way]].concat())
+            };
+            own.iter().enumerate().map(with).collect()
+        };
+        all = not_dominated(all.iter().flat_map(both).collect());
+        if all.len() > MOST_WAYS {
+            let each = std::array::from_fn(|at| least(item, |way| of_way(way)[at]));
+            return vec![(each, Vec::new())];
+        }
+    }
+    all
+}
+
+/// Those of which no other is as little in every part, the fastest first.
+fn not_dominated(mut all: Vec<ItemWay>) -> Vec<ItemWay> {
+    all.sort_unstable_by_key(|(cost, _)| (cost[..3].iter().sum::<u64>(), *cost));
+    let mut kept: Vec<ItemWay> = Vec::new();
+    for (cost, ways) in all {
+        let is_beaten = |(other, _): &ItemWay| other.iter().zip(&cost).all(|(other, own)| other <= own);
+        if !kept.iter().any(is_beaten) {
+            kept.push((cost, ways));
+        }
+    }
+    kept
+}
+
 /// The least of all ways of each layer.
 pub(super) fn least(item: &ModalItem, of: impl Fn(&Way) -> u64) -> u64 {
     let of_layer = |layer: &LayerWays| layer.ways.iter().map(&of).min().unwrap_or(0);
     item.layers.iter().map(of_layer).sum()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_way_that_another_beats_in_every_part_is_left_out() {
+        let all = [[1, 3, 0, 1, 1], [1, 2, 0, 1, 5], [1, 3, 0, 1, 2], [1, 2, 0, 1, 5]];
+        let all = all.into_iter().map(|cost| (cost, Vec::new())).collect();
+        let kept: Vec<WayCost> = not_dominated(all).into_iter().map(|(cost, _)| cost).collect();
+        assert_eq!(kept, [[1, 2, 0, 1, 5], [1, 3, 0, 1, 1]]);
+    }
 }

@@ -46,8 +46,8 @@ fn work_ns(parts: &Parts) -> u64 {
     parts[..3].iter().sum()
 }
 
-/// Everything but the paths; items lie in such an order.
-pub(super) fn ask(options: &dyn ChunkOptions, order: &[usize]) -> Asked {
+/// Everything but the paths, and the kind of every item that is whole; items lie in such an order.
+pub(super) fn ask(options: &dyn ChunkOptions, order: &[usize]) -> (Asked, Vec<Option<usize>>) {
     let (problem, of) = (options.row(), options.laid());
     let told = Told::apart(options);
     let is_row = super::is_row(problem);
@@ -57,7 +57,10 @@ pub(super) fn ask(options: &dyn ChunkOptions, order: &[usize]) -> Asked {
     };
     let beside_ns = beside_ns(options, is_row);
     let places = places::places(options, (is_row, &beside_ns));
-    Asked {
+    let whole = told.parts.len();
+    let kind_of = |shares: &Vec<(usize, f64)>| shares.first().map(|&(kind, _)| kind).filter(|&k| k < whole);
+    let kinds_of_items = told.shares.iter().map(kind_of).collect();
+    let asked = Asked {
         least: least(options, &told, (order, is_row)),
         lines,
         kinds: told.kinds,
@@ -69,7 +72,8 @@ pub(super) fn ask(options: &dyn ChunkOptions, order: &[usize]) -> Asked {
         micro_batches: super::micro_batches(problem),
         at_most_ns: 0.0,
         is_whole: false,
-    }
+    };
+    (asked, kinds_of_items)
 }
 
 /// How items of a kind may run, and what they are in each way on each of the rows.

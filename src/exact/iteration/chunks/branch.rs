@@ -14,6 +14,7 @@ use crate::formulations::critical_paths::{Limits, PathProgram};
 use crate::formulations::solver::{GrowingProgram, SolverError, Stop};
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
+use crate::problem::cost::allocation::Allocation;
 
 /// How often paths are looked for in a part, as long as its bound rises by such a part of itself.
 const MOST_ROUNDS: usize = 12;
@@ -22,6 +23,8 @@ const RISE: f64 = 1e-3;
 const LONGER: f64 = 1e-5;
 /// How often HiGHS may lose its way.
 const MOST_LOST: u32 = 10;
+/// Whole solutions of which all others are looked at: each leaves two parts a column.
+const MOST_SETTLED: usize = 64;
 /// Parts that are kept.
 const MOST_PARTS: usize = 1 << 20;
 
@@ -51,6 +54,8 @@ pub(super) struct Tree {
     set: Limits,
     /// The least bound of parts whose solutions are whole, in ns.
     whole_ns: u64,
+    /// How many whole solutions were left behind.
+    settled: usize,
     /// How often HiGHS lost its way.
     lost: u32,
 }
@@ -71,6 +76,7 @@ impl Tree {
             next: u64::MAX,
             set: Limits::new(),
             whole_ns: u64::MAX,
+            settled: 0,
             lost: 0,
         })
     }
@@ -184,7 +190,10 @@ impl Tree {
             let counts = self.built.counts(values);
             let parts = self.built.parts(values, &self.set);
             if parts.is_empty() {
-                incumbent.offer_some(search.plan(&counts));
+                search.offer(incumbent, &counts);
+                if self.is_settled(search.only_plan(&counts), incumbent) {
+                    return Ok(Known::Least(ns, self.built.others(values, &self.set)));
+                }
             }
             // What is whole is to be known to the ns.
             let longer = if parts.is_empty() { 0.0 } else { LONGER };
@@ -196,6 +205,18 @@ impl Tree {
             }
             (round, before_ns) = (round + 1, ns);
         }
+    }
+
+    /// Whether the one plan of a whole solution is known to the ns, or to be none: then all others of its part are left, some of which the program may not tell from it.
+    fn is_settled(&mut self, plan: Option<Allocation>, incumbent: &mut Incumbent) -> bool {
+        let Some(plan) = plan.filter(|_| self.settled < MOST_SETTLED) else {
+            return false;
+        };
+        let exact_ns = incumbent.measure(&plan);
+        incumbent.offer(plan);
+        let is_settled = exact_ns.is_none_or(|ns| ns > incumbent.target_ns());
+        self.settled += usize::from(is_settled);
+        is_settled
     }
 
     /// Where HiGHS lost its way among the rows: from the start again, unless that was so too often.

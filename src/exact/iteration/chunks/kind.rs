@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use super::super::kinds::{least_at, least_works_in, of_least, ring_levels, transfer_at};
-use super::super::sums::{Again, KnownSums, kept_bytes, least};
+use super::super::sums::{self, Again, KnownSums, kept_bytes, least};
 use super::options::{ChunkOptions, ItemWay};
 use super::seats::Seats;
-use super::ways::{self, Held};
+use super::ways::Held;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modal_chunks::ModalChunks;
 use crate::problem::modes::{Chosen, LayerWays, Memory, ModalItem, Modes, StageMode};
@@ -195,23 +195,46 @@ impl ChunkKind<'_> {
         self.mode_on(self.of.device_of[chunk])
     }
 
+    /// The items of every chunk.
+    fn members(&self, assignment: &Assignment) -> Vec<Vec<usize>> {
+        let mut members = vec![Vec::new(); self.of.chunks()];
+        for (item, &chunk) in assignment.iter().enumerate() {
+            members[chunk].push(item);
+        }
+        members
+    }
+
+    /// What chunks are, before it is said how their layers run; `None` where nobody knows which device is which.
+    fn in_no_ways(&self) -> Option<Chosen> {
+        let Seats::Known(seats) = &self.seats else {
+            return None;
+        };
+        let items = self.modes.items.iter().flatten().flatten();
+        let layers = items.flat_map(|item| &item.layers);
+        let last = layers.map(|layer| layer.layer + 1).max().unwrap_or(0);
+        Some(Chosen {
+            stages: self.of.device_of.iter().map(|&device| seats[device]).collect(),
+            layers: vec![0; last],
+            virtual_stages: self.of.chunks() / self.of.devices,
+        })
+    }
+
     /// Ways of the layers of all chunks; `None` where they do not fit memory, as far as that is asked here.
     fn choose(&self, members: &[Vec<usize>], chosen: &mut Chosen) -> Option<()> {
-        let mut note = |layers: &[&LayerWays], ways: &[usize]| {
-            for (layer, &way) in layers.iter().zip(ways) {
-                chosen.layers[layer.layer] = layer.ways[way].mode;
-            }
-        };
         if self.has_one_way || self.again.is_some() {
             for (chunk, items) in members.iter().enumerate() {
                 let layers = self.modes.layers_of(items, self.mode_of(chunk).degree)?;
-                note(&layers, &self.modes.knapsack.within(&layers, 0, ENDLESS)?.ways);
+                note(
+                    chosen,
+                    &layers,
+                    &self.modes.knapsack.within(&layers, 0, ENDLESS)?.ways,
+                );
             }
             return Some(());
         }
         for device in 0..self.of.devices {
             let held = Held::of(self.modes, (self.of, device), (self.mode_on(device), members))?;
-            note(&held.layers, &held.ways());
+            note(chosen, &held.layers, &held.ways());
         }
         Some(())
     }
@@ -228,13 +251,21 @@ impl ChunkOptions for ChunkKind<'_> {
     }
 
     fn ways(&self, item: usize) -> Vec<ItemWay> {
-        let own = match self.list[..] {
-            [mode] if !self.has_one_way && self.again.is_none() => self.modes.items[item][mode.degree]
-                .as_ref()
-                .map(|own| (own, mode)),
-            _ => None,
+        let [mode] = self.list[..] else {
+            return Vec::new();
         };
-        own.map_or_else(Vec::new, |(own, mode)| ways::of_item(self.modes, own, &mode))
+        let own = self.modes.items[item][mode.degree].as_ref();
+        let copies = self.modes.copies_of_weights(&mode) as u64;
+        let of = |own: &ModalItem| {
+            let shared_bytes = own.shared_bytes / copies;
+            let way = |([forward, input, weight, held, stash], _): sums::ItemWay| ItemWay {
+                passes_ns: [forward, input, weight],
+                bytes: [held + shared_bytes, stash],
+            };
+            sums::ways(own).into_iter().map(way).collect()
+        };
+        let tells = !self.has_one_way && self.again.is_none();
+        own.filter(|_| tells).map_or_else(Vec::new, of)
     }
 
     fn laid(&self) -> &VirtualStages {
@@ -299,31 +330,51 @@ impl ChunkOptions for ChunkKind<'_> {
     }
 
     fn plan(&self, assignment: Assignment) -> Option<Allocation> {
-        let Seats::Known(seats) = &self.seats else {
-            return None;
-        };
-        let mut members = vec![Vec::new(); self.of.chunks()];
-        for (item, &chunk) in assignment.iter().enumerate() {
-            members[chunk].push(item);
-        }
-        let layers = self
-            .modes
-            .items
-            .iter()
-            .flatten()
-            .flatten()
-            .flat_map(|item| &item.layers);
-        let last = layers.map(|layer| layer.layer + 1).max().unwrap_or(0);
-        let mut chosen = Chosen {
-            stages: self.of.device_of.iter().map(|&device| seats[device]).collect(),
-            layers: vec![0; last],
-            virtual_stages: self.of.chunks() / self.of.devices,
-        };
-        self.choose(&members, &mut chosen)?;
+        let mut chosen = self.in_no_ways()?;
+        self.choose(&self.members(&assignment), &mut chosen)?;
         Some(Allocation {
             modes: Some(chosen),
             ..Allocation::from(assignment)
         })
+    }
+
+    fn plan_in(&self, assignment: &Assignment, ways: &[usize], is_near: bool) -> Option<Allocation> {
+        if self.has_one_way || self.again.is_some() {
+            return self.plan(assignment.clone());
+        }
+        let ([mode], mut chosen) = (&self.list[..], self.in_no_ways()?) else {
+            return None;
+        };
+        let mut way_of = vec![0; chosen.layers.len()];
+        for (item, &way) in ways.iter().enumerate() {
+            let own = self.modes.items[item][mode.degree].as_ref()?;
+            let (_, ways) = sums::ways(own).into_iter().nth(way)?;
+            if ways.len() < own.layers.len() {
+                return None;
+            }
+            let each = own.layers.iter().zip(ways);
+            each.for_each(|(layer, way)| way_of[layer.layer] = way);
+        }
+        let members = self.members(assignment);
+        for device in 0..self.of.devices {
+            let held = Held::of(self.modes, (self.of, device), (mode, &members))?;
+            let mut ways: Vec<usize> = held.layers.iter().map(|layer| way_of[layer.layer]).collect();
+            if is_near {
+                ways = held.faster(ways);
+            }
+            note(&mut chosen, &held.layers, &ways);
+        }
+        Some(Allocation {
+            modes: Some(chosen),
+            ..Allocation::from(assignment.clone())
+        })
+    }
+}
+
+/// Says how layers run.
+fn note(chosen: &mut Chosen, layers: &[&LayerWays], ways: &[usize]) {
+    for (layer, &way) in layers.iter().zip(ways) {
+        chosen.layers[layer.layer] = layer.ways[way].mode;
     }
 }
 

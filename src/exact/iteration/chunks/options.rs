@@ -76,6 +76,12 @@ pub(in crate::exact) trait ChunkOptions: Send + Sync {
 
     /// The plan of an assignment, where there is one.
     fn plan(&self, assignment: Assignment) -> Option<Allocation>;
+
+    /// The plan of an assignment whose items run in such ways, by position in [`Self::ways`]: `None` where these are not told apart and
+    /// there may be several.
+    ///
+    /// * `is_near`: whether faster ways may be taken where there is memory for them.
+    fn plan_in(&self, assignment: &Assignment, ways: &[usize], is_near: bool) -> Option<Allocation>;
 }
 
 /// A way to run an item.
@@ -152,5 +158,9 @@ impl ChunkOptions for Plain<'_> {
 
     fn plan(&self, assignment: Assignment) -> Option<Allocation> {
         Some(assignment.into())
+    }
+
+    fn plan_in(&self, assignment: &Assignment, _ways: &[usize], _is_near: bool) -> Option<Allocation> {
+        Some(assignment.clone().into())
     }
 }

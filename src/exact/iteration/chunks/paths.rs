@@ -33,6 +33,8 @@ const LONGER: f64 = 1e-7;
 pub(super) struct PathSearch<'a> {
     options: Arc<dyn ChunkOptions + 'a>,
     pub(super) asked: Asked,
+    /// The kind of every item, where it is whole.
+    kind_of: Vec<Option<usize>>,
     /// Items in the order in which solutions are cut.
     order: Vec<usize>,
     /// How near to what is proved times are asked for.
@@ -46,8 +48,10 @@ impl<'a> PathSearch<'a> {
     pub(super) fn new(options: Arc<dyn ChunkOptions + 'a>) -> Option<Self> {
         options.laid().sequence.as_ref()?;
         let order = orders::by_number(options.row());
+        let (asked, kind_of) = asked::ask(&*options, &order);
         Some(Self {
-            asked: asked::ask(&*options, &order),
+            asked,
+            kind_of,
             options,
             order,
             nearer: ranges::NEAREST,
@@ -211,9 +215,67 @@ impl<'a> PathSearch<'a> {
         self.take_paths(&self.times_ns(counts), bound_ns).1
     }
 
-    /// The plan nearest to such counts, where there is one.
-    pub(super) fn plan(&self, counts: &[Vec<f64>]) -> Option<Allocation> {
-        self.options.plan(self.cut(counts))
+    /// Offers the plans nearest to such counts: in the ways that devices choose by themselves, and in those that the counts say.
+    pub(super) fn offer(&self, incumbent: &mut Incumbent, counts: &[Vec<f64>]) {
+        let assignment = self.cut(counts);
+        incumbent.offer_some(self.options.plan(assignment.clone()));
+        if self.asked.kinds.iter().any(|kind| kind.ways.len() > 1) {
+            let ways = self.ways_near(counts, &assignment);
+            let near = ways.and_then(|ways| self.options.plan_in(&assignment, &ways, true));
+            incumbent.offer_some(near);
+        }
+    }
+
+    /// The one plan of whole counts; `None` where there may be several, or none has them.
+    pub(super) fn only_plan(&self, counts: &[Vec<f64>]) -> Option<Allocation> {
+        let row = self.options.row();
+        if !super::is_row(row) || self.kind_of.contains(&None) {
+            return None;
+        }
+        let held = |chunk: usize| counts.iter().map(|counts| counts[chunk].round() as usize).sum();
+        let sizes: Vec<usize> = (0..self.options.laid().chunks()).map(held).collect();
+        let chunks = sizes.iter().enumerate();
+        let in_turn = chunks.flat_map(|(chunk, &size)| std::iter::repeat_n(chunk, size));
+        let mut assignment = vec![0; self.order.len()];
+        let both = self.order.iter().zip(in_turn);
+        both.for_each(|(&item, chunk)| assignment[item] = chunk);
+        let mut kinds = vec![vec![0.0; sizes.len()]; self.asked.kinds.len()];
+        for (item, &chunk) in assignment.iter().enumerate() {
+            kinds[self.kind_of[item]?][chunk] += 1.0;
+        }
+        let mut asked = vec![vec![0.0; sizes.len()]; kinds.len()];
+        for (kind, counts) in self.asked.kind_of_ways().into_iter().zip(counts) {
+            let sums = asked[kind].iter_mut().zip(counts);
+            sums.for_each(|(sum, count)| *sum += count.round());
+        }
+        let ways = self.ways_near(counts, &assignment).filter(|_| kinds == asked)?;
+        self.options.plan_in(&assignment, &ways, false)
+    }
+
+    /// Ways of items that lie so, as near to such counts as whole numbers are: where they have to be rounded, more are slow.
+    fn ways_near(&self, counts: &[Vec<f64>], assignment: &Assignment) -> Option<Vec<usize>> {
+        /// More than a solver's tolerance.
+        const WHOLE: f64 = 1e-5;
+        let mut members = vec![vec![Vec::new(); self.options.laid().chunks()]; self.asked.kinds.len()];
+        for (item, &chunk) in assignment.iter().enumerate() {
+            members[self.kind_of[item]?][chunk].push(item);
+        }
+        let mut way_of = vec![0; assignment.len()];
+        let mut first = 0;
+        for (kind, members) in self.asked.kinds.iter().zip(members) {
+            let own = &counts[first..first + kind.ways.len()];
+            first += kind.ways.len();
+            for (chunk, members) in members.iter().enumerate() {
+                let all: f64 = own.iter().map(|counts| counts[chunk]).sum();
+                let mut left = members.iter();
+                for (way, counts) in own.iter().enumerate().rev() {
+                    let part = members.len() as f64 * counts[chunk] / all.max(WHOLE);
+                    let slow = left.by_ref().take((part - WHOLE).ceil().max(0.0) as usize);
+                    slow.for_each(|&item| way_of[item] = way);
+                }
+            }
+        }
+        Some(way_of)
     }
 
     /// Cuts the order where the work before is nearest to that of a solution.
@@ -300,7 +362,7 @@ impl PathRun<'_, '_, '_> {
         let bound_ns = bound_ns.min(self.incumbent.unproved_ns());
         self.incumbent.raise(BoundSource::Program, bound_ns);
         let counts = built.counts(solved.values.as_ref()?);
-        self.incumbent.offer_some(self.search.plan(&counts));
+        self.search.offer(self.incumbent, &counts);
         Some((counts, solved.bound * scale_ns))
     }
 

@@ -1,20 +1,26 @@
 //! What devices of several chunks have time and memory for, item by item: see [`row`].
 
-use super::super::row::{self, Place, Set};
+use super::super::row::{self, Cost, Place, Room, Set};
 use super::asked;
-use super::options::ChunkOptions;
+use super::options::{ChunkOptions, ItemWay};
 use crate::heuristics::orders;
 use crate::problem::pipeline::ChunkTimes;
 
 /// No plan takes less, in ns; `u64::MAX` where devices have no memory for all items.
 pub(super) fn least_ns(options: &dyn ChunkOptions) -> u64 {
     let row = options.row();
-    let items = row.items.iter();
-    let sets = row::sets(items.map(|item| (item.work_ns(), [item.base_bytes, item.stash_bytes, 0])));
+    let cost = |way: &ItemWay| -> Cost { (way.passes_ns.iter().sum(), [way.bytes[0], way.bytes[1], 0]) };
+    let costs = |item: usize| -> Vec<Cost> {
+        match &options.ways(item)[..] {
+            [] => vec![cost(&ItemWay::of(&row.items[item]))],
+            ways => ways.iter().map(cost).collect(),
+        }
+    };
+    let sets = row::sets((0..row.items.len()).map(costs));
     let is_row = super::is_row(row);
     let places = places(options, (is_row, &asked::beside_ns(options, is_row)));
     let micro_batches = row.settings.run_micro_batches();
-    let of_set = |set: &Set| row::least_ns(set, micro_batches, (&places, &most(options, set)), false);
+    let of_set = |set: &Set| row::least_ns(set, micro_batches, (&places, &rooms(options, set)), false);
     sets.iter().map(of_set).max().unwrap_or(0)
 }
 
@@ -83,18 +89,20 @@ fn least_ns_of_chunks(options: &dyn ChunkOptions, (is_row, passes): (bool, usize
     [least(&order), least(inner)].map(Option::unwrap_or_default)
 }
 
-/// How many items of a set each device has memory for.
-fn most(options: &dyn ChunkOptions, set: &Set) -> Vec<u64> {
+/// What each device has memory for of a set: an item lies in one of its chunks, with as little in flight as any of them.
+fn rooms(options: &dyn ChunkOptions, set: &Set) -> Vec<Room> {
     let of = options.laid();
-    let mut most = vec![u64::MAX; of.devices];
+    let endless = Room::new(&set.ways, u64::MAX, |_| 0);
+    let mut rooms = vec![endless; of.devices];
     for room in asked::rooms(options) {
         let counts = room.in_flight.iter().map(|&(_, count)| count);
-        let in_flight = counts.min_by(f64::total_cmp).unwrap_or(0.0);
-        let bytes = set.bytes[0] as f64 + in_flight * set.bytes[1] as f64;
-        if let (Some(&(chunk, _)), true) = (room.in_flight.first(), bytes > 0.0) {
-            let most = &mut most[of.device_of[chunk]];
-            *most = (*most).min((room.most_bytes.max(0.0) / bytes) as u64);
+        let in_flight = counts.min_by(f64::total_cmp).unwrap_or(0.0) as u64;
+        let held = |[held, stash, _]: [u64; 3]| held.saturating_add(in_flight.saturating_mul(stash));
+        if let Some(&(chunk, _)) = room.in_flight.first() {
+            let of_device = &mut rooms[of.device_of[chunk]];
+            let own = Room::new(&set.ways, room.most_bytes.max(0.0) as u64, held);
+            *of_device = of_device.clone().and(own);
         }
     }
-    most
+    rooms
 }

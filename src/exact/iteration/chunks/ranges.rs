@@ -128,7 +128,7 @@ fn ask(search: &mut PathSearch, incumbent: &mut Incumbent, (asked_ns, within): (
         }
         match rows.parts(&mut ranges, within) {
             Some(parts) if parts.is_empty() => {
-                incumbent.offer_some(search.plan(&rows.middle(&ranges)));
+                search.offer(incumbent, &rows.middle(&ranges));
                 return match incumbent.upper_ns <= asked_ns {
                     true => Answer::Plan,
                     false => Answer::Undecided,

@@ -1,56 +1,7 @@
-//! How the layers of chunks run: the ways of an item that programs tell apart, and those that a device has memory for.
+//! How the layers of chunks run: the ways that a device has memory for.
 
-use super::options::ItemWay;
-use crate::problem::modes::{
-    LayerWays, Memory, ModalItem, Modes, StageMode, Way, fastest_within, smallest_way,
-};
+use crate::problem::modes::{LayerWays, Memory, Modes, StageMode, Way, fastest_within, smallest_way};
 use crate::problem::virtual_stages::VirtualStages;
-
-/// Ways of an item that are told apart.
-const MOST_WAYS: usize = 6;
-
-/// Ways to run all layers of an item, the fastest first; none where there are too many.
-pub(super) fn of_item(modes: &Modes, item: &ModalItem, mode: &StageMode) -> Vec<ItemWay> {
-    let shared_bytes = item.shared_bytes / modes.copies_of_weights(mode) as u64;
-    let mut all = vec![[0, 0, 0, shared_bytes, 0]];
-    for layer in &item.layers {
-        let with_layer = all.iter().flat_map(|sums| {
-            layer.ways.iter().map(move |way| {
-                let [forward, backward] = way.passes();
-                let own = [
-                    forward,
-                    backward - way.weight,
-                    way.weight,
-                    way.held_bytes,
-                    way.stash_bytes,
-                ];
-                std::array::from_fn::<u64, 5, _>(|at| sums[at] + own[at])
-            })
-        });
-        all = not_dominated(with_layer.collect());
-        if all.len() > MOST_WAYS {
-            return Vec::new();
-        }
-    }
-    let way = |[forward, input, weight, held, stash]: [u64; 5]| ItemWay {
-        passes_ns: [forward, input, weight],
-        bytes: [held, stash],
-    };
-    all.into_iter().map(way).collect()
-}
-
-/// Those of which no other is as little in every part, the fastest first.
-fn not_dominated(mut all: Vec<[u64; 5]>) -> Vec<[u64; 5]> {
-    all.sort_unstable_by_key(|sums| (sums[..3].iter().sum::<u64>(), *sums));
-    let mut kept: Vec<[u64; 5]> = Vec::new();
-    for sums in all {
-        let is_beaten = |other: &[u64; 5]| other.iter().zip(&sums).all(|(other, own)| other <= own);
-        if !kept.iter().any(is_beaten) {
-            kept.push(sums);
-        }
-    }
-    kept
-}
 
 /// What a device of several chunks holds, and when.
 pub(super) struct Held<'a> {
@@ -106,14 +57,14 @@ impl<'a> Held<'a> {
             Some(ways) => ways.ways,
             None => held.iter().map(|layer| smallest_way(layer, 1)).collect(),
         };
-        self.faster(ways)
+        match self.moments.len() {
+            1 => ways,
+            _ => self.faster(ways),
+        }
     }
 
     /// Goes over to faster ways where there is room, those that gain most first.
-    fn faster(&self, mut ways: Vec<usize>) -> Vec<usize> {
-        if ways.iter().all(|&way| way == 0) || self.moments.len() < 2 {
-            return ways;
-        }
+    pub(super) fn faster(&self, mut ways: Vec<usize>) -> Vec<usize> {
         let gain = |at: usize, way: usize| {
             let all = &self.layers[at].ways;
             all[ways[at]].time() - all[way].time()
@@ -208,11 +159,5 @@ mod tests {
         let mut one = held(&together, 8).ways();
         one.sort_unstable();
         assert_eq!(one, [0, 1]);
-    }
-
-    #[test]
-    fn a_way_that_another_beats_in_every_part_is_left_out() {
-        let all = vec![[1, 3, 0, 1, 1], [1, 2, 0, 1, 5], [1, 3, 0, 1, 2], [1, 2, 0, 1, 5]];
-        assert_eq!(not_dominated(all), [[1, 2, 0, 1, 5], [1, 3, 0, 1, 1]]);
     }
 }

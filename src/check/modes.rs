@@ -675,19 +675,27 @@ impl Checker<'_> {
         let takes: Vec<[u128; 3]> = self.figures.iter().map(times).collect();
         let on_links = |figures| if has_links { moved(figures) } else { [[0; 2]; 2] };
         let links: Vec<[[u128; 2]; 2]> = self.figures.iter().map(on_links).collect();
-        let mut ends_ns = self.ends_of_chunks(&rows, &takes, &links)?;
-        let mut busy_ns = vec![0; ends_ns.len()];
+        let mut busy_ns = vec![0; rows.stages];
+        let mut once_ns = vec![0; rows.stages];
         for (chunk, takes) in takes.iter().enumerate() {
             let once_ms = self.figures[chunk].synchronization_ms.unwrap_or(0.0);
             let device = self.device_of_chunk(chunk);
-            ends_ns[device] += (once_ms * NS_PER_MS).round() as u128;
+            once_ns[device] += (once_ms * NS_PER_MS).round() as u128;
             busy_ns[device] += takes.iter().sum::<u128>();
         }
-        let in_ms = |ns: &[u128]| ns.iter().copied().max().unwrap_or(0) as f64 / NS_PER_MS;
-        let iteration_ms = in_ms(&ends_ns);
-        let micro_batches = self.settings.micro_batches?;
-        self.run = (iteration_ms > 0.0)
-            .then(|| PlanRun::new(iteration_ms, in_ms(&busy_ns) / replicas as f64, micro_batches));
-        Some(iteration_ms)
+        let in_ms = |ns: u128| ns as f64 / NS_PER_MS;
+        let last_ms = |is_objective: bool| {
+            let ends_ns = self.ends_of_chunks((&rows, is_objective), &takes, &links)?;
+            let both = ends_ns.into_iter().zip(&once_ns);
+            both.map(|(end, once)| end + once).max().map(in_ms)
+        };
+        let objective_ms = last_ms(true)?;
+        let iteration_ms = last_ms(false);
+        let busiest_ms = in_ms(busy_ns.into_iter().max().unwrap_or(0)) / replicas as f64;
+        let ran = iteration_ms
+            .filter(|&ms| ms > 0.0)
+            .zip(self.settings.micro_batches);
+        self.run = ran.map(|(ms, micro_batches)| PlanRun::new(ms, busiest_ms, micro_batches));
+        Some(objective_ms)
     }
 }

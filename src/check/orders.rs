@@ -92,8 +92,13 @@ impl Checker<'_> {
     ///
     /// * `loads`: of forward and backward passes by chunk;
     /// * `weights`: gradients of weights by chunk, in ticks.
-    pub(super) fn iteration_of_chunks(&self, loads: &[Vec<Load>; 2], weights: &[u128]) -> Option<u128> {
-        let mut ends = ends(self.settings, &self.times(None, loads, weights))?;
+    pub(super) fn iteration_of_chunks(
+        &self,
+        is_objective: bool,
+        loads: &[Vec<Load>; 2],
+        weights: &[u128],
+    ) -> Option<u128> {
+        let mut ends = ends((self.settings, is_objective), &self.times(None, loads, weights))?;
         let at_end_ns = self.sums_at_end_ns(loads[0].len(), &|chunk| self.device_of_chunk(chunk));
         for (chunk, ns) in at_end_ns.into_iter().enumerate() {
             ends[self.device_of_chunk(chunk)] += ns;
@@ -107,7 +112,7 @@ impl Checker<'_> {
     /// * `links`: what the links of each chunk receive and send beside that in either pass; a tensor that goes to another device is late by the longer.
     pub(super) fn ends_of_chunks(
         &self,
-        of: &Settings,
+        of: (&Settings, bool),
         takes: &[[u128; 3]],
         links: &[[[u128; 2]; 2]],
     ) -> Option<Vec<u128>> {
@@ -214,8 +219,13 @@ impl Checker<'_> {
 }
 
 /// When every device has done its last operation in the order of a schedule, in ticks; `None` where it has none, or chunks are missing.
-fn ends(of: &Settings, times: &[Times]) -> Option<Vec<u128>> {
-    let order = of.order_of_run()?;
+///
+/// * `is_objective`: whether only that runs which is asked for; if not, all micro-batches do.
+fn ends((of, is_objective): (&Settings, bool), times: &[Times]) -> Option<Vec<u128>> {
+    let order = match is_objective {
+        true => of.order_of_objective()?,
+        false => of.order_of_run()?,
+    };
     let devices = order.devices.iter().map(|list| {
         let operations = list.iter();
         let operations = operations.map(|of| (of.chunk, of.phase.letter(), of.micro_batch));
@@ -224,7 +234,7 @@ fn ends(of: &Settings, times: &[Times]) -> Option<Vec<u128>> {
     let operations: Vec<Vec<Operation>> = devices.collect();
     // A plan may lack chunks, which is said elsewhere.
     let is_complete = times.len() == of.chunks();
-    let micro_batches = of.micro_batches?;
+    let micro_batches = of.micro_batches.unwrap_or(1);
     is_complete.then(|| run(&operations, times, micro_batches as usize).ok())?
 }
 

@@ -91,7 +91,7 @@ impl Checker<'_> {
         let mode = self.settings.communication;
         let busiest = devices.values().map(|load| load.busiest(mode)).max().unwrap_or(0);
         let objective = match self.settings.is_simulated() {
-            true => self.iteration_of_chunks(&loads, &weights)?,
+            true => self.iteration_of_chunks(true, &loads, &weights)?,
             false => busiest.next_multiple_of(u128::from(self.settings.ticks_per_ns)),
         };
         self.run = self.run_of_chunks(plan, &loads, &weights, busiest);
@@ -118,7 +118,7 @@ impl Checker<'_> {
         if plan.order.is_some() || !settings.schedule.flushes() || operations > MOST_OPERATIONS {
             return None;
         }
-        let ticks = self.iteration_of_chunks(loads, weights)?;
+        let ticks = self.iteration_of_chunks(false, loads, weights)?;
         (ticks > 0).then(|| PlanRun::new(self.ms(ticks), self.ms(busiest), micro_batches))
     }
 

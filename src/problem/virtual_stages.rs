@@ -36,9 +36,8 @@ impl VirtualStages {
             let rounds = [settings.stages, settings.virtual_stages];
             let laid = Self::new(rounds, settings.placement, settings.most_in_flight());
             let chunks = laid.chunks();
-            let listed =
-                |order: &_| Sequence::new(order, chunks, settings.micro_batches.unwrap_or(1) as usize);
-            let sequence = settings.order_of_iteration().as_ref().map(listed).map(Arc::new);
+            let listed = |order: &_| Sequence::new(order, chunks, settings.run_micro_batches() as usize);
+            let sequence = settings.order_of_objective().as_ref().map(listed).map(Arc::new);
             Self { sequence, ..laid }
         };
         (settings.has_virtual_stages() && !settings.modal).then(laid)

@@ -24,7 +24,10 @@ const MOST_ASSIGNMENTS: f64 = 5e3;
 fn problem(seed: u64) -> Option<(Instance, Problem)> {
     let mut spec = virtual_spec(seed);
     let mut rng = ChaCha8Rng::seed_from_u64(seed);
-    spec.pipeline.objective = Some(Objective::Iteration);
+    spec.pipeline.objective = Some(match seed % 4 {
+        3 => Objective::Latency,
+        _ => Objective::Iteration,
+    });
     let rounds = spec.pipeline.stages? as u64;
     spec.pipeline.micro_batches = Some(
         match spec.pipeline.schedule.map(|schedule| schedule.to_string()) {
@@ -72,7 +75,11 @@ fn simulated_ns(plan: &Plan, problem: &Problem) -> u64 {
     let order = settings.schedule.rule().and_then(|rule| rule.order(&shape));
     let order = order.expect("a rule");
     let order = if chunks.trains { order } else { order.ahead() };
-    run(&chunks, &order, micro_batches)
+    let order = match settings.objective {
+        Objective::Latency => order.of_first(),
+        _ => order,
+    };
+    run(&chunks, &order, settings.run_micro_batches() as usize)
         .expect("no deadlock")
         .makespan_ns
 }

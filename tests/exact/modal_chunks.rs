@@ -253,7 +253,10 @@ fn draw(spec: &mut InstanceSpec, seed: u64) -> Option<PipelineOptions> {
     let limit = spec.pipeline.memory_limit.and_then(MemoryLimit::bytes);
     spec.pipeline.memory_limit = limit.map(|bytes| MemoryLimit::Bytes(bytes + 15_000_000));
     Some(PipelineOptions {
-        objective: Some(Objective::Iteration),
+        objective: Some(match seed % 8 {
+            3 => Objective::Latency,
+            _ => Objective::Iteration,
+        }),
         uniform: Some(true),
         virtual_stages: Some(numbers[seed as usize % 5].parse().unwrap()),
         ..PipelineOptions::default()
@@ -339,6 +342,10 @@ fn simulated_ns(plan: &Plan) -> Option<u64> {
     let shape = Shape::from_chunks(&chunks, micro_batches)?;
     let order = plan.problem.schedule?.rule()?.order(&shape)?;
     let order = if chunks.trains { order } else { order.ahead() };
+    let (order, micro_batches) = match plan.problem.objective {
+        Some(Objective::Latency) => (order.of_first(), 1),
+        _ => (order, micro_batches),
+    };
     Some(
         run(&chunks, &order, micro_batches)
             .expect("no deadlock")

@@ -2,12 +2,12 @@
 
 use petgraph::Direction::Incoming;
 
-use stagecut::options::Communication;
+use stagecut::options::{Communication, Objective};
 use stagecut::problem::{Assignment, Problem};
 use stagecut::schedule::rules::{RULES, Shape};
 use stagecut::schedule::{Operation, Phase};
 
-/// The least time in ns of an iteration of a problem whose devices have several chunks; `None` where there is no plan.
+/// The least time in ns of an iteration, or of its first micro-batch alone, of a problem whose devices have several chunks; `None` where there is no plan.
 ///
 /// # Complexity
 ///
@@ -39,6 +39,10 @@ pub fn least_among_ns(problem: &Problem, admits: &dyn Fn(&[usize]) -> bool) -> O
         device_of: (0..chunks)
             .map(|chunk| shape.placement.device(chunk, shape.devices))
             .collect(),
+        runs: match settings.objective {
+            Objective::Latency => order.iter().map(|list| first(list)).collect(),
+            _ => order.clone(),
+        },
         order,
         least_ns: None,
     };
@@ -46,11 +50,18 @@ pub fn least_among_ns(problem: &Problem, admits: &dyn Fn(&[usize]) -> bool) -> O
     plans.least_ns
 }
 
+/// Operations of the first micro-batch.
+pub fn first(list: &[Operation]) -> Vec<Operation> {
+    list.iter().filter(|of| of.micro_batch == 0).copied().collect()
+}
+
 struct Plans<'a> {
     problem: &'a Problem,
     admits: &'a dyn Fn(&[usize]) -> bool,
     device_of: Vec<usize>,
+    /// What fills memory, and what is timed.
     order: Vec<Vec<Operation>>,
+    runs: Vec<Vec<Operation>>,
     least_ns: Option<u64>,
 }
 
@@ -165,11 +176,11 @@ impl Plans<'_> {
             }
             _ => 0,
         };
-        let all: Vec<Operation> = self.order.iter().flatten().copied().collect();
+        let all: Vec<Operation> = self.runs.iter().flatten().copied().collect();
         // Of every operation those that it waits for, with the time from their end on.
         let mut waits: Vec<Vec<(usize, u64)>> = Vec::new();
-        for (device, list) in self.order.iter().enumerate() {
-            let first: usize = self.order[..device].iter().map(Vec::len).sum();
+        for (device, list) in self.runs.iter().enumerate() {
+            let first: usize = self.runs[..device].iter().map(Vec::len).sum();
             for (at, of) in list.iter().enumerate() {
                 let others = all.iter().enumerate();
                 let others = others.filter_map(|(other, before)| {

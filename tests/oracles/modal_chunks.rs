@@ -3,11 +3,12 @@
 
 use stagecut::instance::Instance;
 use stagecut::network::{LayerMode, Size, Tensor};
-use stagecut::options::{Degrees, DeviceOrder, Mode};
+use stagecut::options::{Degrees, DeviceOrder, Mode, Objective};
 use stagecut::schedule::rules::{RULES, Shape};
 use stagecut::schedule::{Operation, Phase};
 use stagecut::settings::Settings;
 
+use super::chunk_iterations::first;
 use super::modes::{Run, Search, best_iteration_ns, can_be_told};
 
 /// The least time of an iteration in ns of all plans, those of one chunk a device among them where the options allow these; `None` where none fits.
@@ -83,7 +84,9 @@ struct Rows<'a> {
     search: Search<'a>,
     replicas: usize,
     runs: Vec<Run>,
+    /// What fills memory, and what is timed.
     order: Vec<Vec<Operation>>,
+    timed: Vec<Vec<Operation>>,
     micro_batches: usize,
     /// Chunk of every layer so far.
     chunk_of: Vec<usize>,
@@ -144,6 +147,10 @@ impl<'a> Rows<'a> {
             search,
             replicas,
             runs,
+            timed: match settings.objective {
+                Objective::Latency => order.iter().map(|list| first(list)).collect(),
+                _ => order.clone(),
+            },
             order,
             micro_batches: shape.micro_batches,
             chunk_of: Vec::new(),
@@ -416,11 +423,11 @@ impl<'a> Rows<'a> {
     /// Devices do their operations one after the other, each as soon as what it waits for is there; then their rings.
     fn run_ns(&self, times: &[[u64; 4]], late: &[[u64; 2]]) -> u64 {
         let mut ends = vec![[None::<u64>; 3]; times.len() * self.micro_batches];
-        let mut free = vec![0; self.order.len()];
-        let mut next = vec![0; self.order.len()];
-        while (0..self.order.len()).any(|device| next[device] < self.order[device].len()) {
+        let mut free = vec![0; self.timed.len()];
+        let mut next = vec![0; self.timed.len()];
+        while (0..self.timed.len()).any(|device| next[device] < self.timed[device].len()) {
             let before = next.clone();
-            for (device, list) in self.order.iter().enumerate() {
+            for (device, list) in self.timed.iter().enumerate() {
                 let Some(of) = list.get(next[device]) else {
                     continue;
                 };

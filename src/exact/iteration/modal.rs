@@ -57,7 +57,7 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
         offer_plan_of_period(&mut incumbent, modes);
     }
     let is_one_way = problem.settings.objective == Objective::Latency && !problem.settings.mode.trains();
-    if is_one_way && !modes.has_links {
+    if is_one_way && !modes.has_links && !problem.settings.may_have_virtual_stages() {
         let share = share(control);
         let mut restricted = incumbent.under(share.as_ref().unwrap_or(control));
         find_soonest(&mut restricted, modes);
@@ -91,12 +91,34 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
     let mut stopped_by = search(&mut restricted, (&mut families, labels), is_all)?;
     incumbent.join(restricted);
     if let (Some(others), None) = (others, control.must_stop()) {
-        if !problem.settings.schedule.is_all_forward_first() {
-            offer_plan_of(&problem.for_the_formula(), &mut incumbent, modes);
-        }
-        stopped_by = search(&mut incumbent, (&mut [others], labels), true)?;
+        stopped_by = search_others(&mut incumbent, modes, (others, labels))?;
     }
     Ok(incumbent.finish(stopped_by))
+}
+
+/// Looks through plans whose stages may have any modes, and beside that for the one of least formula, which runs well: the search begins with what takes long.
+fn search_others(
+    incumbent: &mut Incumbent,
+    modes: &Modes,
+    (others, labels): (Family, &[String]),
+) -> Result<StoppedBy, SolverError> {
+    let (problem, control) = (incumbent.problem, incumbent.control);
+    let formula = problem.for_the_formula();
+    let by_formula = || match problem.settings.schedule.is_all_forward_first() {
+        true => None,
+        false => plan_of(&formula, control, modes),
+    };
+    let mut families = [others];
+    let are_parallel = control.switches.parallel && rayon::current_num_threads() > 1;
+    let (stopped_by, plan) = match are_parallel {
+        true => rayon::join(|| search(incumbent, (&mut families, labels), true), by_formula),
+        false => {
+            let plan = by_formula();
+            (search(incumbent, (&mut families, labels), true), plan)
+        }
+    };
+    incumbent.offer_some(plan);
+    stopped_by
 }
 
 /// Looks for the plan that one micro-batch passes soonest, of stages that are alike where they have to be.
@@ -124,18 +146,17 @@ fn find_soonest(incumbent: &mut Incumbent, modes: &Modes) {
 
 /// Begins with the plan of least period: where devices differ, partial plans know nothing of how many of each are left.
 pub(super) fn offer_plan_of_period(incumbent: &mut Incumbent, modes: &Modes) {
-    offer_plan_of(&incumbent.problem.for_the_period(), incumbent, modes);
+    let plan = plan_of(&incumbent.problem.for_the_period(), incumbent.control, modes);
+    incumbent.offer_some(plan);
 }
 
-/// Takes the best plan that is found for another objective, for a part of the time that is left.
-fn offer_plan_of(guide: &Problem, incumbent: &mut Incumbent, modes: &Modes) {
-    let control = incumbent.control.elsewhere();
-    let left = incumbent.control.remaining();
-    let within = control.with_time(Some(
-        left.map_or(TIME_OF_GUIDES, |left| left.mul_f64(SHARE_OF_ALIKE)),
-    ));
-    let own = Incumbent::new(guide, &within);
-    incumbent.offer_some(modal::solve(own, modes).allocation);
+/// The best plan that is found for another objective, for a part of the time that is left.
+fn plan_of(guide: &Problem, control: &Control, modes: &Modes) -> Option<Allocation> {
+    let control = control.elsewhere();
+    let left = control.remaining();
+    let share = left.map_or(TIME_OF_GUIDES, |left| left.mul_f64(SHARE_OF_ALIKE));
+    let within = control.with_time(Some(share));
+    modal::solve(Incumbent::new(guide, &within), modes).allocation
 }
 
 /// A part of the time that is left, if there is a limit.

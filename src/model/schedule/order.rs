@@ -96,6 +96,17 @@ impl Order {
         }
     }
 
+    /// Its first micro-batch alone, with the two gradients of its backward passes where they are run.
+    pub fn of_first(&self) -> Self {
+        let first = |list: &Vec<Operation>| {
+            let own = list.iter().filter(|of| of.micro_batch == 0);
+            own.copied().collect()
+        };
+        Self {
+            devices: self.devices.iter().map(first).collect(),
+        }
+    }
+
     /// Whether it runs the two gradients of some backward pass apart.
     pub fn splits(&self) -> bool {
         let all = self.devices.iter().flatten();

@@ -110,10 +110,20 @@ impl Settings {
         }
     }
 
-    /// The order in which devices of several chunks run an iteration, if its time is asked for.
-    pub fn order_of_iteration(&self) -> Option<Order> {
-        let is_asked = self.objective == Objective::Iteration;
-        is_asked.then(|| self.order_of_run()).flatten()
+    /// The order in which devices of several chunks run what is asked for: an iteration, or its first micro-batch alone.
+    pub fn order_of_objective(&self) -> Option<Order> {
+        match self.objective {
+            Objective::Iteration => self.order_of_run(),
+            Objective::Latency => {
+                let all = self.micro_batches.unwrap_or(in_flight::steady(self.stages));
+                let with_all = Self {
+                    micro_batches: Some(all),
+                    ..self.clone()
+                };
+                with_all.order_of_run().map(|order| order.of_first())
+            }
+            Objective::Period | Objective::Formula | Objective::Tokens => None,
+        }
     }
 
     /// The order in which devices of several chunks run all micro-batches: the schedule's, or its forward passes in inference. `None` where
@@ -190,14 +200,14 @@ impl Settings {
             "`tied`".into(),
         );
         refuse(
-            !matches!(self.objective, Objective::Period | Objective::Iteration),
+            matches!(self.objective, Objective::Formula | Objective::Tokens),
             setting::OBJECTIVE,
             format!("`{}`, which knows no order of chunks,", self.objective).into(),
             "`iteration`, which runs the order of the schedule, or `period`".into(),
         );
         if self.rounds.is_some() || self.modal {
             faults.extend(self.modal_chunk_faults(&asked));
-        } else if !self.heterogeneous && (self.mode.trains() || self.objective.is_of_iterations()) {
+        } else if !self.heterogeneous && (self.mode.trains() || self.is_simulated()) {
             faults.extend(self.fault_of_rule());
         }
         faults

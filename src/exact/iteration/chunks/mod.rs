@@ -272,7 +272,7 @@ fn is_row(problem: &Problem) -> bool {
 }
 
 fn micro_batches(problem: &Problem) -> u64 {
-    problem.settings.micro_batches.unwrap_or(1)
+    problem.settings.run_micro_batches()
 }
 
 /// The problem of the period, in which links are never busy: in a run, any number of transfers may be under way.

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use super::{Checker, Violation};
-use crate::model::options::{Constraint, Places};
-use crate::problem::plan::Plan;
+use super::{BACKWARD, Checker, FORWARD, Violation};
+use crate::model::options::{Constraint, Cuts, Places};
+use crate::problem::plan::{Plan, PlanStage};
 
 impl Checker<'_> {
     /// Every constraint holds.
@@ -21,21 +21,32 @@ impl Checker<'_> {
                 Constraint::Cuts(Places::Named(_)) => self.blocks_whole(),
                 Constraint::Cuts(Places::Behind(names)) => self.cut_behind(plan, names),
                 Constraint::AtMost(most) => {
-                    for (k, stage) in plan
-                        .stages
-                        .iter()
-                        .enumerate()
-                        .filter(|(_, stage)| stage.forward.len() > *most)
-                    {
-                        let found = format!("{} layers", stage.forward.len());
-                        self.wrong(
-                            format!("stages[{k}].forward"),
-                            found,
-                            "no more than a constraint allows",
-                        );
+                    for &pass in self.cut_passes() {
+                        self.few_layers(plan, pass, *most);
                     }
                 }
             }
+        }
+    }
+
+    /// The passes that are cut: of the tied ones the backward pass lies where the forward one does.
+    pub(super) fn cut_passes(&self) -> &'static [usize] {
+        match self.settings.cuts {
+            Cuts::Tied => &[FORWARD],
+            Cuts::Separate => &[FORWARD, BACKWARD],
+        }
+    }
+
+    fn few_layers(&mut self, plan: &Plan, pass: usize, most: usize) {
+        let held = |stage: &PlanStage| [&stage.forward, &stage.backward][pass].len();
+        for (k, stage) in plan
+            .stages
+            .iter()
+            .enumerate()
+            .filter(|(_, stage)| held(stage) > most)
+        {
+            let found = format!("{} layers", held(stage));
+            self.wrong(of_pass(k, pass), found, "no more than a constraint allows");
         }
     }
 
@@ -47,12 +58,15 @@ impl Checker<'_> {
 
     /// No stage holds two of these layers.
     fn one_a_stage(&mut self, names: &[String]) {
+        let named: BTreeSet<usize> = self.named(names).into_iter().collect();
         let mut held = BTreeSet::new();
-        for at in self.named(names).into_iter().collect::<BTreeSet<usize>>() {
-            if let Some(stage) = self.own_stage(at).filter(|&stage| !held.insert(stage)) {
+        let passes = self.cut_passes().iter();
+        for (&pass, &at) in passes.flat_map(|pass| named.iter().map(move |at| (pass, at))) {
+            let place = self.stage_of_pass(at, pass);
+            if let Some(stage) = place.filter(|&stage| !held.insert((pass, stage))) {
                 let found = format!("`{}` beside another", self.instance.network.layers[at].id);
                 self.wrong(
-                    format!("stages[{stage}].forward"),
+                    of_pass(stage, pass),
                     found,
                     "layers apart, as a constraint has them",
                 );
@@ -67,8 +81,9 @@ impl Checker<'_> {
             .iter()
             .map(|&at| self.needs(at).collect())
             .collect();
-        let forward = self.forward();
-        for cut in 1..plan.stages.len() {
+        let cuts = |&pass: &usize| (1..plan.stages.len()).map(move |cut| (pass, cut));
+        for (pass, cut) in self.cut_passes().iter().flat_map(cuts) {
+            let forward = self.placed_in(pass);
             let before: BTreeSet<usize> = forward
                 .iter()
                 .filter(|(_, stage)| *stage < cut)
@@ -76,7 +91,7 @@ impl Checker<'_> {
                 .collect();
             if !places.contains(&before) && before.len() < forward.len() && !before.is_empty() {
                 self.violations.push(Violation::Field {
-                    field: format!("stages[{}].forward", cut - 1),
+                    field: of_pass(cut - 1, pass),
                     found: "a cut elsewhere".into(),
                     expected: "one behind a layer that a constraint names".into(),
                 });
@@ -98,4 +113,9 @@ impl Checker<'_> {
             Some(next)
         })
     }
+}
+
+/// Where a plan says the passes of a stage.
+fn of_pass(stage: usize, pass: usize) -> String {
+    format!("stages[{stage}].{}", ["forward", "backward"][pass])
 }

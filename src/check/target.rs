@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::modes::{FULL, NOTHING};
-use super::{Checker, Violation};
+use super::{Checker, FORWARD, Violation};
 use crate::model::network::{LayerMode, module_path, predictor_of};
 use crate::model::options::{Layout, Recomputation};
 use crate::problem::plan::Plan;
@@ -24,23 +24,40 @@ impl Checker<'_> {
 
     /// Forward layers and their stages.
     pub(super) fn forward(&self) -> Vec<(usize, usize)> {
+        self.placed_in(FORWARD)
+    }
+
+    /// The same of either pass.
+    pub(super) fn placed_in(&self, pass: usize) -> Vec<(usize, usize)> {
         let layers = 0..self.instance.network.layers.len();
         let forward = layers.filter(|&at| !self.layer(at).backward);
-        forward.filter_map(|at| Some((at, self.own_stage(at)?))).collect()
+        forward
+            .filter_map(|at| Some((at, self.stage_of_pass(at, pass)?)))
+            .collect()
+    }
+
+    /// The stage of a layer's pass; of the forward one that of the layer, whichever it is.
+    pub(super) fn stage_of_pass(&self, at: usize, pass: usize) -> Option<usize> {
+        match pass {
+            FORWARD => self.own_stage(at),
+            _ => self.stage_of[pass][at],
+        }
     }
 
     /// Two layers are to share a stage.
     pub(super) fn apart(&mut self, first: usize, second: usize, reason: &'static str) {
-        let [Some(one), Some(other)] = [first, second].map(|at| self.own_stage(at)) else {
-            return;
-        };
-        if one != other {
-            self.violations.push(Violation::Apart {
-                first: self.layer(first).id.clone(),
-                second: self.layer(second).id.clone(),
-                reason,
-                stages: [one + 1, other + 1],
-            });
+        for &pass in self.cut_passes() {
+            let [Some(one), Some(other)] = [first, second].map(|at| self.stage_of_pass(at, pass)) else {
+                continue;
+            };
+            if one != other {
+                self.violations.push(Violation::Apart {
+                    first: self.layer(first).id.clone(),
+                    second: self.layer(second).id.clone(),
+                    reason,
+                    stages: [one + 1, other + 1],
+                });
+            }
         }
     }
 

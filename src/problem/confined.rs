@@ -9,13 +9,13 @@ use crate::problem::{Item, Problem};
 /// Constraints on the items of a stage, whichever stage it is. Whatever they forbid, they forbid with more items too.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Confined {
-    /// For each item the constraints that keep it from others, by number.
+    /// For each item the constraints that keep it from others, by number: two each, one for either pass.
     apart: Vec<Vec<usize>>,
-    /// How many of those there are.
+    /// How many numbers there are.
     kinds: usize,
-    /// Forward layers of each item.
-    layers: Vec<usize>,
-    /// The most of them in a stage.
+    /// Layers of forward propagation of which each item has the forward pass, and the backward pass.
+    layers: Vec<[usize; 2]>,
+    /// The most of either in a stage.
     most_layers: Option<usize>,
     /// Whether some item breaks a constraint by itself: there is no plan.
     is_broken: bool,
@@ -42,17 +42,20 @@ impl Problem {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Held {
     apart: Vec<bool>,
-    layers: usize,
+    layers: [usize; 2],
 }
 
 impl Confined {
     /// Those of the settings, for items; `None` without any.
     pub(crate) fn new(instance: &Instance, settings: &Settings, items: &[Item]) -> Option<Self> {
         let layers = &instance.network.layers;
-        let forward = |item: &Item| item.layers.iter().filter(|&&at| !layers[at].backward).count();
+        let passes = |item: &Item| {
+            let forward = |&&at: &&usize| !layers[at].backward;
+            [&item.layers, &item.backward_layers].map(|of| of.iter().filter(forward).count())
+        };
         let mut confined = Self {
             apart: vec![Vec::new(); items.len()],
-            layers: items.iter().map(forward).collect(),
+            layers: items.iter().map(passes).collect(),
             ..Self::default()
         };
         let mut is_confined = false;
@@ -62,16 +65,18 @@ impl Confined {
                 Constraint::AtMost(most) => {
                     let least = confined.most_layers.map_or(*most, |known| known.min(*most));
                     confined.most_layers = Some(least);
-                    confined.is_broken |= confined.layers.iter().any(|&layers| layers > least);
+                    confined.is_broken |= confined.layers.iter().flatten().any(|&layers| layers > least);
                 }
                 Constraint::Apart(names) => {
+                    let is_named = |&&at: &&usize| names.contains(&layers[at].id);
+                    let first = confined.kinds;
                     for (item, numbers) in items.iter().zip(&mut confined.apart) {
-                        let is_named = |&&at: &&usize| names.contains(&layers[at].id);
-                        let named = item.layers.iter().filter(is_named).count();
-                        confined.is_broken |= named > 1;
-                        numbers.extend((named > 0).then_some(confined.kinds));
+                        let named = [&item.layers, &item.backward_layers]
+                            .map(|of| of.iter().filter(is_named).count());
+                        confined.is_broken |= named.iter().any(|&named| named > 1);
+                        numbers.extend((0..2).filter(|&pass| named[pass] > 0).map(|pass| first + pass));
                     }
-                    confined.kinds += 1;
+                    confined.kinds += 2;
                 }
             }
             is_confined = true;
@@ -79,17 +84,40 @@ impl Confined {
         is_confined.then_some(confined)
     }
 
+    /// Those of items that some of these are joined to.
+    pub(super) fn joined(&self, members: &[Vec<usize>]) -> Self {
+        let sum =
+            |pass: usize, members: &Vec<usize>| members.iter().map(|&item| self.layers[item][pass]).sum();
+        let kinds = |members: &Vec<usize>| -> Vec<usize> {
+            let all = members.iter().flat_map(|&item| &self.apart[item]);
+            all.copied().collect()
+        };
+        let is_broken = |members: &Vec<usize>| {
+            let mut held = self.nothing();
+            !members.iter().all(|&item| self.takes(&mut held, item))
+        };
+        Self {
+            apart: members.iter().map(kinds).collect(),
+            layers: members
+                .iter()
+                .map(|members| [0, 1].map(|pass| sum(pass, members)))
+                .collect(),
+            is_broken: self.is_broken || members.iter().any(is_broken),
+            ..self.clone()
+        }
+    }
+
     /// An empty stage.
     pub(crate) fn nothing(&self) -> Held {
         Held {
             apart: vec![false; self.kinds],
-            layers: 0,
+            layers: [0; 2],
         }
     }
 
     /// Whether an item may join what a stage holds. If not, it may not whatever else joins.
     pub(crate) fn admits(&self, held: &Held, item: usize) -> bool {
-        let fits = |most: usize| held.layers + self.layers[item] <= most;
+        let fits = |most: usize| (0..2).all(|pass| held.layers[pass] + self.layers[item][pass] <= most);
         !self.is_broken
             && self.most_layers.is_none_or(fits)
             && !self.apart[item].iter().any(|&kind| held.apart[kind])
@@ -97,7 +125,7 @@ impl Confined {
 
     /// It joins; it must have been admitted.
     pub(crate) fn add(&self, held: &mut Held, item: usize) {
-        held.layers += self.layers[item];
+        (0..2).for_each(|pass| held.layers[pass] += self.layers[item][pass]);
         self.apart[item].iter().for_each(|&kind| held.apart[kind] = true);
     }
 
@@ -112,7 +140,7 @@ impl Confined {
 
     /// It leaves.
     pub(crate) fn remove(&self, held: &mut Held, item: usize) {
-        held.layers -= self.layers[item];
+        (0..2).for_each(|pass| held.layers[pass] -= self.layers[item][pass]);
         self.apart[item].iter().for_each(|&kind| held.apart[kind] = false);
     }
 

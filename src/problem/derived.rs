@@ -40,6 +40,10 @@ impl Problem {
             pairs: summed(pairs),
             copies: self.copies_among(|item| Some(graph.item_of[item])),
             ties: apart(self.ties.clone(), |item| graph.item_of[item]),
+            confined: self
+                .confined
+                .as_ref()
+                .map(|confined| confined.joined(&graph.members)),
             ..Self::assemble(self.settings.clone(), stages, items, graph.order, costs)
         };
         (merged, graph.item_of)

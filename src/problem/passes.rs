@@ -105,15 +105,27 @@ impl Passes {
         passes
     }
 
-    /// Passes of layers that share a tie; with separate cuts those of either direction by themselves.
+    /// Passes of layers that share a tie, or that constraints join; with separate cuts those of either direction by themselves.
     pub(crate) fn ties(&self, instance: &Instance) -> Vec<(usize, usize)> {
         let mut ties = self.of_one_tie(instance, |node| self.is_separate && !node.forward);
         for group in self.laid_out.iter().flat_map(|laid_out| &laid_out.groups) {
-            let nodes = group.iter().filter_map(|&layer| self.forward_of[layer]);
-            let nodes: Vec<usize> = nodes.collect();
-            ties.extend(nodes.windows(2).map(|two| (two[0], two[1])));
+            for passes in self.directions() {
+                let nodes = group.iter().filter_map(|&layer| passes[layer]);
+                let nodes: Vec<usize> = nodes.collect();
+                ties.extend(nodes.windows(2).map(|two| (two[0], two[1])));
+            }
         }
         ties
+    }
+
+    /// The passes of layers that are cut: forward ones, and where cuts are separate backward ones besides.
+    fn directions(&self) -> impl Iterator<Item = &[Option<usize>]> {
+        let backward = self.is_separate && !self.is_explicit;
+        let all = [
+            Some(&self.forward_of),
+            Some(&self.backward_of).filter(|_| backward),
+        ];
+        all.into_iter().flatten().map(Vec::as_slice)
     }
 
     /// Passes that tied cuts join: both of a layer, and those of layers that share a tie.
@@ -143,19 +155,18 @@ impl Passes {
             for &to in &tensor.consumers {
                 let from = tensor.producer;
                 let both = |of: &[Option<usize>]| Some((of[from]?, of[to]?));
-                pairs.extend(both(&self.forward_of));
-                if self.is_separate && !self.is_explicit {
-                    pairs.extend(both(&self.backward_of));
-                }
+                pairs.extend(self.directions().filter_map(both));
             }
         }
         if self.is_separate && self.is_explicit {
             pairs.extend(self.backward_pairs(instance));
         }
         for laid_out in self.laid_out.iter().filter(|laid_out| laid_out.in_a_row) {
-            let first = |group: &Vec<usize>| self.forward_of[group[0]];
-            let groups = laid_out.groups.windows(2);
-            pairs.extend(groups.filter_map(|two| Some((first(&two[0])?, first(&two[1])?))));
+            for passes in self.directions() {
+                let first = |group: &Vec<usize>| passes[group[0]];
+                let groups = laid_out.groups.windows(2);
+                pairs.extend(groups.filter_map(|two| Some((first(&two[0])?, first(&two[1])?))));
+            }
         }
         pairs
     }

@@ -2,7 +2,7 @@
 //! refused.
 
 use crate::common::chunked::virtual_spec;
-use crate::common::{problem_of, rounding_ns, seeds};
+use crate::common::{draws, problem_of, rounding_ns, seeds, separate_spec};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::oracles::chunk_iterations::least_among_ns;
@@ -11,13 +11,15 @@ use crate::regions::{plans, spec};
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
+use stagecut::bound_source::BoundSource;
+use stagecut::cost;
 use stagecut::evaluate;
 use stagecut::exact;
 use stagecut::instance::Instance;
 use stagecut::methods::{self, Method};
 use stagecut::options::{Constraint, Groups, NamedPlaces, Objective, PipelineOptions, Places, WorkerMode};
-use stagecut::plan::bare::BarePlan;
-use stagecut::plan::{Plan, Status};
+use stagecut::plan::bare::{BarePlan, BareStage};
+use stagecut::plan::{Outcome, Plan, Statistics, Status, StoppedBy};
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
 use stagecut::spec::InstanceSpec;
@@ -311,6 +313,173 @@ fn chunks_keep_constraints_like_brute_force() {
         "{seen:?}"
     );
     assert!(infeasible > 5 && restricted > 20, "{seen:?}");
+}
+
+/// All assignments of items to stages that keep order, without a gap.
+fn assignments(problem: &Problem) -> Vec<Vec<usize>> {
+    let mut all = vec![Vec::new()];
+    for item in 0..problem.items.len() {
+        let longer = |plan: &Vec<usize>| -> Vec<Vec<usize>> {
+            let before = problem
+                .order
+                .neighbors_directed((item as u32).into(), petgraph::Direction::Incoming);
+            let first = before.map(|u| plan[u.index()]).max().unwrap_or(0);
+            (first..problem.stages())
+                .map(|stage| [&plan[..], &[stage]].concat())
+                .collect()
+        };
+        all = all.iter().flat_map(longer).collect();
+    }
+    let has_gap = |plan: &Vec<usize>| (0..*plan.iter().max().unwrap()).any(|stage| !plan.contains(&stage));
+    all.retain(|plan| !has_gap(plan));
+    all
+}
+
+/// A problem of separate cuts with constraints, and the same without.
+struct Apart {
+    seed: u64,
+    spec: InstanceSpec,
+    constraints: Vec<Constraint>,
+    instance: Instance,
+    settings: Settings,
+    free: (Instance, Problem),
+}
+
+impl Apart {
+    /// `None` where it cannot be asked, or has too many plans.
+    fn draw(seed: u64) -> Option<Self> {
+        let mut spec = separate_spec(seed, 2 + seed as usize % 3, seed.is_multiple_of(3));
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        if spec.pipeline.micro_batches.is_some() && rng.random_bool(0.5) {
+            spec.pipeline.objective = Some(Objective::Iteration);
+        }
+        let count = rng.random_range(1..=2);
+        let constraints: Vec<Constraint> = (0..count).map(|_| constraint(&mut rng, &spec)).collect();
+        let free = problem_of(&spec)?;
+        spec.pipeline.constraints = Some(constraints.clone());
+        let instance = Instance::from_spec(&spec).ok()?;
+        let settings = Settings::resolve(&instance, &PipelineOptions::default()).ok()?;
+        let plans = (free.1.stages() as f64).powi(free.1.items.len() as i32);
+        (plans <= 2e4 && !settings.modal).then_some(Self {
+            seed,
+            spec,
+            constraints,
+            instance,
+            settings,
+            free,
+        })
+    }
+
+    fn told(&self) -> String {
+        format!(
+            "seed {}: {}",
+            self.seed,
+            serde_json::to_string(&self.spec).unwrap()
+        )
+    }
+
+    /// Either cut by itself, as a plan of one pass.
+    fn cut(&self, assignment: &[usize], is_forward: bool) -> BarePlan {
+        let (instance, free) = &self.free;
+        let layers = |stage: usize| {
+            let items = (0..assignment.len()).filter(|&item| assignment[item] == stage);
+            let own = items.flat_map(|item| match is_forward {
+                true => &free.items[item].layers,
+                false => &free.items[item].backward_layers,
+            });
+            own.map(|&at| instance.network.layers[at].id.clone()).collect()
+        };
+        let stage = |stage| BareStage {
+            layers: layers(stage),
+            ..BareStage::default()
+        };
+        BarePlan {
+            stages: (0..=*assignment.iter().max().unwrap()).map(stage).collect(),
+        }
+    }
+
+    fn keeps(&self, assignment: &[usize]) -> bool {
+        let cuts = [true, false].map(|is_forward| self.cut(assignment, is_forward));
+        let mut both = cuts
+            .iter()
+            .flat_map(|cut| self.constraints.iter().map(move |of| (cut, of)));
+        both.all(|(cut, constraint)| keeps(&self.spec, cut, constraint))
+    }
+
+    /// The checker takes no plan that breaks a constraint, which states all else as `plan` does.
+    fn refuses(&self, broken: &[usize], plan: &Plan) {
+        let outcome = Outcome {
+            allocation: Some(broken.to_vec().into()),
+            stopped_by: StoppedBy::Completed,
+            bound_ns: 0,
+            bound_source: BoundSource::None,
+            statistics: Statistics::default(),
+        };
+        let (instance, free) = &self.free;
+        let mut wrong = Plan::new(instance, free, "drawn", outcome);
+        wrong.problem = plan.problem.clone();
+        let violations = check::check(&self.instance, &self.settings, &wrong);
+        assert!(!violations.is_empty(), "{}", self.told());
+    }
+
+    /// Whether it was compared, proved, has no plan, is restricted, and is simulated.
+    fn compare(&self) -> [bool; 5] {
+        let free = &self.free.1;
+        let plans = assignments(free);
+        let feasible = || plans.iter().filter(|plan| cost::is_feasible(free, plan));
+        let ns = |plan: &Vec<usize>| cost::assignment_ns(free, plan);
+        let best = feasible().filter(|plan| self.keeps(plan)).map(ns).min();
+        let Ok(problem) = Problem::new(&self.instance, self.settings.clone()) else {
+            assert_eq!(best, None, "{}", self.told());
+            return [false; 5];
+        };
+        let exact = Method::Exact(exact::Method::Exact);
+        let plan = exact.run(&self.instance, &problem, &Default::default()).unwrap();
+        let violations = check::check(&self.instance, &self.settings, &plan);
+        assert_eq!(violations, [], "{}", self.told());
+        let best_ms = best.map(|ticks| free.settings.ms(ticks));
+        let is_proved = matches!(plan.status, Status::Optimal | Status::Infeasible);
+        let least_ms = best_ms.unwrap_or(f64::INFINITY);
+        let [found_ms, bound_ms] = [plan.objective_ms, plan.bound_ms].map(|ms| ms.unwrap_or(f64::INFINITY));
+        assert!(!is_proved || plan.objective_ms == best_ms, "{}", self.told());
+        assert!(found_ms >= least_ms - 1e-9, "{}", self.told());
+        assert!(
+            bound_ms <= least_ms + 1e-9 || plan.bound_ms.is_none(),
+            "{}",
+            self.told()
+        );
+        if let Some(broken) = feasible().find(|plan| !self.keeps(plan)) {
+            self.refuses(broken, &plan);
+        }
+        let is_restricted = best != feasible().map(ns).min();
+        [
+            true,
+            is_proved,
+            best.is_none(),
+            is_restricted,
+            self.settings.is_simulated(),
+        ]
+    }
+}
+
+/// Forward and backward passes are cut apart, and either cut keeps the constraints: against all plans of the problem that has none.
+#[test]
+fn separate_cuts_keep_constraints_like_brute_force() {
+    let mut seen = [0; 5];
+    for problem in seeds(1_500).filter_map(Apart::draw) {
+        let of = problem.compare();
+        (0..5).for_each(|at| seen[at] += usize::from(of[at]));
+    }
+    println!("{seen:?}");
+    let [compared, proved, infeasible, restricted, simulated] = seen;
+    assert!(
+        4 * compared > draws(1_500) as usize && 10 * proved > 9 * compared && 8 * simulated > compared,
+        "{seen:?}"
+    );
+    assert!(
+        20 * infeasible > compared && 8 * restricted > compared,
+        "{seen:?}"
+    );
 }
 
 /// Three layers of 1, 2 and 3 ms on two devices: 3 and 3 where they are free.

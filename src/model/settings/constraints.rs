@@ -47,8 +47,11 @@ impl Settings {
                     "each of them behind the one before".into(),
                 ),
             }
-            if self.cuts == Cuts::Separate {
-                refuse("separate cuts".into(), words!("{}", setting::CUTS.given("tied")));
+            if self.cuts == Cuts::Separate && instance.network.has_explicit_backward() {
+                refuse(
+                    "separate cuts of backward operators that are layers of their own".into(),
+                    words!("{}", setting::CUTS.given("tied")),
+                );
             }
         }
         faults

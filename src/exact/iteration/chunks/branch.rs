@@ -207,14 +207,15 @@ impl Tree {
         }
     }
 
-    /// Whether the one plan of a whole solution is known to the ns, or to be none: then all others of its part are left, some of which the program may not tell from it.
+    /// Whether the one plan of a whole solution is known to take too long, to the ns: then all others of its part are left, some of which the program may not tell from it.
+    /// One that does not fit says nothing, as slower ways that are left out might, with less to hold while a layer runs.
     fn is_settled(&mut self, plan: Option<Allocation>, incumbent: &mut Incumbent) -> bool {
         let Some(plan) = plan.filter(|_| self.settled < MOST_SETTLED) else {
             return false;
         };
         let exact_ns = incumbent.measure(&plan);
         incumbent.offer(plan);
-        let is_settled = exact_ns.is_none_or(|ns| ns > incumbent.target_ns());
+        let is_settled = exact_ns.is_some_and(|ns| ns > incumbent.target_ns());
         self.settled += usize::from(is_settled);
         is_settled
     }

@@ -384,8 +384,10 @@ impl Checker<'_> {
         for pass in [FORWARD, BACKWARD] {
             let mut first_of: BTreeMap<&str, usize> = BTreeMap::new();
             for (at, layer) in self.instance.network.layers.iter().enumerate() {
+                let runs =
+                    |at: usize| pass == FORWARD || self.has_explicit_backward || self.layer(at).returns;
                 let of = |at: usize| match separate {
-                    true => self.stage_of[pass][at],
+                    true => self.stage_of[pass][at].filter(|_| runs(at)),
                     false => self.own_stage(at),
                 };
                 let (Some(tie), Some(stage)) = (&layer.tie, of(at)) else {
@@ -417,7 +419,9 @@ impl Checker<'_> {
     /// The passes of a layer that reads a tensor come after those of its producer.
     fn order_of_consumer(&mut self, from: usize, to: usize) {
         let pair = |pass: usize| Some((self.stage_of[pass][from]?, self.stage_of[pass][to]?));
-        let back = match self.settings.cuts == Cuts::Separate && !self.has_explicit_backward {
+        let is_cut = self.settings.cuts == Cuts::Separate && !self.has_explicit_backward;
+        // Where no gradient returns, the backward pass does nothing.
+        let back = match is_cut && [from, to].iter().all(|&at| self.layer(at).returns) {
             true => pair(BACKWARD),
             false => None,
         };

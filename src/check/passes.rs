@@ -45,7 +45,7 @@ impl Checker<'_> {
         let [in_flight, versions] = between.map(u128::from);
         bytes[home] += (versions - 1) * parameter_bytes + in_flight * stash_bytes;
         if other != home {
-            bytes[other] += parameter_bytes;
+            bytes[other] += parameter_bytes + u128::from(layer.frozen_bytes);
         }
     }
 

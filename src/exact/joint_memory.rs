@@ -84,7 +84,7 @@ impl<'a> JointMemory<'a> {
                     bits::insert(&mut open, at);
                 }
                 if pair.forward == item && !bits::contains(stage, pair.backward) {
-                    bytes += pair.parameter_bytes;
+                    bytes += pair.weight_bytes;
                     self.settle(&mut accounts, at, from_end)?;
                 }
             }

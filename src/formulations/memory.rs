@@ -55,7 +55,7 @@ impl HeldBytes<'_> {
     fn apart(&mut self, program: &mut Program, pair: &Pair) {
         for k in 0..self.problem.stages() {
             self.away(program, pair, k);
-            if pair.parameter_bytes > 0 {
+            if pair.weight_bytes > 0 {
                 self.together(program, pair, k);
             }
         }
@@ -93,7 +93,7 @@ impl HeldBytes<'_> {
         let together = program.declare(variable().bounds(0.0..=1.0).name(name("")));
         program.add_row(name(",forward"), together.expression(), self.staging.x(f, k));
         program.add_row(name(",backward"), together.expression(), self.staging.x(b, k));
-        let weights = pair.parameter_bytes as f64 / self.unit;
+        let weights = pair.weight_bytes as f64 / self.unit;
         self.staging.add_x(&mut self.by_stage[k], weights, f, k);
         together.add_to(&mut self.by_stage[k], -weights);
     }

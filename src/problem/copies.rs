@@ -115,6 +115,7 @@ pub(super) fn pairs(
             pairs.push(Pair {
                 forward: one,
                 backward: other,
+                weight_bytes: copy.bytes,
                 parameter_bytes: copy.bytes,
                 stash_bytes: 0,
             });

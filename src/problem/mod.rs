@@ -287,14 +287,7 @@ impl Problem {
         let more = settings.in_flight_between(forward, backward) as i64 - settings.in_flight(backward) as i64;
         let versions = settings.weight_versions(forward.max(backward)) - settings.weight_versions(backward);
         let stash = more * pair.stash_bytes as i64 + (versions * pair.parameter_bytes) as i64;
-        (
-            stash,
-            if forward == backward {
-                0
-            } else {
-                pair.parameter_bytes
-            },
-        )
+        (stash, if forward == backward { 0 } else { pair.weight_bytes })
     }
 
     /// Whether stages go through several kinds of devices in the order in which these are listed.
@@ -335,7 +328,7 @@ impl Problem {
             .items
             .iter()
             .map(|item| self.memory_bytes(item, self.stages()));
-        let apart = self.pairs.iter().map(|pair| pair.parameter_bytes);
+        let apart = self.pairs.iter().map(|pair| pair.weight_bytes);
         together.chain(apart).sum()
     }
 
@@ -484,15 +477,18 @@ fn apart(ties: Vec<(usize, usize)>, item_of: impl Fn(usize) -> usize) -> Vec<(us
 
 /// Pairs of the same items as one.
 fn summed(pairs: Vec<Pair>) -> Vec<Pair> {
-    let mut sums: BTreeMap<(usize, usize), [u64; 2]> = BTreeMap::new();
+    let mut sums: BTreeMap<(usize, usize), [u64; 3]> = BTreeMap::new();
     for pair in pairs.iter().filter(|pair| pair.forward != pair.backward) {
         let sum = sums.entry((pair.forward, pair.backward)).or_default();
-        sum[0] += pair.parameter_bytes;
-        sum[1] += pair.stash_bytes;
+        sum[0] += pair.weight_bytes;
+        sum[1] += pair.parameter_bytes;
+        sum[2] += pair.stash_bytes;
     }
-    let pair = |((forward, backward), [parameter_bytes, stash_bytes]): ((usize, usize), [u64; 2])| Pair {
+    type Sum = ((usize, usize), [u64; 3]);
+    let pair = |((forward, backward), [weight_bytes, parameter_bytes, stash_bytes]): Sum| Pair {
         forward,
         backward,
+        weight_bytes,
         parameter_bytes,
         stash_bytes,
     };

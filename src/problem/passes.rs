@@ -41,7 +41,9 @@ pub struct Pair {
     pub forward: usize,
     /// The item of the backward pass, which counts the layer's bytes as if both were together.
     pub backward: usize,
-    /// Bytes of the parameters, which the forward pass needs where it lies.
+    /// Bytes of the weights, which the forward pass needs where it lies.
+    pub weight_bytes: u64,
+    /// Bytes of one further version of those that are trained.
     pub parameter_bytes: u64,
     /// Bytes kept for each micro-batch in flight, which lie with the backward pass.
     pub stash_bytes: u64,
@@ -57,6 +59,9 @@ pub(crate) struct Passes {
     pub backward_of: Vec<Option<usize>>,
     is_separate: bool,
     is_explicit: bool,
+    /// Backward passes that are cut by themselves: where cuts are separate, those through which gradients return. The others take and keep nothing, and lie with the
+    /// forward pass.
+    cut_back: Vec<Option<usize>>,
     /// Layers as the framework takes them that plans are for, and as constraints join them.
     laid_out: Vec<LaidOut>,
 }
@@ -76,6 +81,7 @@ impl Passes {
             backward_of: vec![None; layers.len()],
             is_separate,
             is_explicit,
+            cut_back: vec![None; layers.len()],
             laid_out: laid_out(instance, settings),
         };
         let includes = |layer: &Layer| settings.includes(layer);
@@ -99,6 +105,8 @@ impl Passes {
                 }
                 if backward {
                     passes.backward_of[layer] = Some(at);
+                    let is_cut = is_separate && !is_explicit && layers[layer].returns;
+                    passes.cut_back[layer] = Some(at).filter(|_| is_cut);
                 }
             }
         }
@@ -107,7 +115,12 @@ impl Passes {
 
     /// Passes of layers that share a tie, or that constraints join; with separate cuts those of either direction by themselves.
     pub(crate) fn ties(&self, instance: &Instance) -> Vec<(usize, usize)> {
-        let mut ties = self.of_one_tie(instance, |node| self.is_separate && !node.forward);
+        let nodes = self.nodes.iter().enumerate();
+        let (cut, idle): (Vec<usize>, Vec<usize>) =
+            nodes.map(|(at, _)| at).partition(|&at| !self.is_idle(at));
+        let mut ties = self.of_one_tie(instance, &cut, |node| self.is_separate && !node.forward);
+        let of_layer = |at: usize| Some((self.forward_of[self.nodes[at].layer]?, at));
+        ties.extend(idle.into_iter().filter_map(of_layer));
         for group in self.laid_out.iter().flat_map(|laid_out| &laid_out.groups) {
             for passes in self.directions() {
                 let nodes = group.iter().filter_map(|&layer| passes[layer]);
@@ -120,26 +133,33 @@ impl Passes {
 
     /// The passes of layers that are cut: forward ones, and where cuts are separate backward ones besides.
     fn directions(&self) -> impl Iterator<Item = &[Option<usize>]> {
-        let backward = self.is_separate && !self.is_explicit;
-        let all = [
-            Some(&self.forward_of),
-            Some(&self.backward_of).filter(|_| backward),
-        ];
-        all.into_iter().flatten().map(Vec::as_slice)
+        [&self.forward_of, &self.cut_back].into_iter().map(Vec::as_slice)
+    }
+
+    /// Whether it is a backward pass by itself that does nothing, as no gradient returns through its layer.
+    fn is_idle(&self, at: usize) -> bool {
+        let node = self.nodes[at];
+        self.is_separate && !self.is_explicit && !node.forward && self.cut_back[node.layer].is_none()
     }
 
     /// Passes that tied cuts join: both of a layer, and those of layers that share a tie.
     pub(crate) fn tied(&self, instance: &Instance) -> Vec<(usize, usize)> {
         let of_layers = self.forward_of.iter().zip(&self.backward_of);
         let both = of_layers.filter_map(|(forward, backward)| Some(((*forward)?, (*backward)?)));
-        both.chain(self.of_one_tie(instance, |_| false)).collect()
+        let all: Vec<usize> = (0..self.nodes.len()).collect();
+        both.chain(self.of_one_tie(instance, &all, |_| false)).collect()
     }
 
-    /// Passes of layers that share a tie, those of each side by themselves.
-    fn of_one_tie(&self, instance: &Instance, side: impl Fn(&Node) -> bool) -> Vec<(usize, usize)> {
+    /// Passes among some, of layers that share a tie, those of each side by themselves.
+    fn of_one_tie(
+        &self,
+        instance: &Instance,
+        among: &[usize],
+        side: impl Fn(&Node) -> bool,
+    ) -> Vec<(usize, usize)> {
         let mut first: BTreeMap<(&str, bool), usize> = BTreeMap::new();
         let mut pairs = Vec::new();
-        for (at, node) in self.nodes.iter().enumerate() {
+        for (at, node) in among.iter().map(|&at| (at, &self.nodes[at])) {
             if let Some(tie) = &instance.network.layers[node.layer].tie {
                 pairs.push((*first.entry((tie, side(node))).or_insert(at), at));
             }
@@ -163,7 +183,7 @@ impl Passes {
         }
         for laid_out in self.laid_out.iter().filter(|laid_out| laid_out.in_a_row) {
             for passes in self.directions() {
-                let first = |group: &Vec<usize>| passes[group[0]];
+                let first = |group: &Vec<usize>| group.iter().find_map(|&layer| passes[layer]);
                 let groups = laid_out.groups.windows(2);
                 pairs.extend(groups.filter_map(|two| Some((first(&two[0])?, first(&two[1])?))));
             }
@@ -272,10 +292,11 @@ impl Passes {
             let pair = Pair {
                 forward: item_of(forward),
                 backward: item_of(backward),
+                weight_bytes: of.parameter_bytes + of.frozen_bytes,
                 parameter_bytes: of.parameter_bytes,
                 stash_bytes: of.stash_bytes,
             };
-            let holds = pair.parameter_bytes + pair.stash_bytes > 0;
+            let holds = pair.weight_bytes + pair.stash_bytes > 0;
             (holds && pair.forward != pair.backward).then_some(pair)
         };
         instance

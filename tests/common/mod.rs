@@ -133,9 +133,14 @@ pub fn random_spec(seed: u64, chain: bool) -> InstanceSpec {
     spec_of_size(seed, [4, 10], chain, Cuts::Tied)
 }
 
-/// A problem of at most 8 passes with anything in it, in training and with separate cuts; every fourth one is a chain.
+/// A problem of at most 8 passes with anything in it, in training and with separate cuts; every fourth one is a chain, and every fifth has frozen layers.
 pub fn separate_problem(seed: u64) -> Option<(Instance, Problem)> {
-    let spec = separate_spec(seed, 3 + seed as usize % 2, seed.is_multiple_of(4));
+    let mut spec = separate_spec(seed, 3 + seed as usize % 2, seed.is_multiple_of(4));
+    if seed % 5 == 2 {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let forward = spec.network.layers.iter_mut().filter(|layer| !layer.backward);
+        forward.for_each(|layer| layer.frozen = rng.random_bool(0.5));
+    }
     problem_of(&spec).filter(|(_, problem)| problem.items.len() <= 8)
 }
 

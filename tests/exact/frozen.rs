@@ -233,9 +233,8 @@ fn plans_of_frozen_layers_are_those_of_brute_force() {
     assert!(found > 250 && none > 10 && apart > 150, "{found} {none} {apart}");
 }
 
-/// Two frozen layers, one that is trained, and a frozen one behind it: what each stage takes, by hand.
-#[test]
-fn a_frozen_tower_by_hand() {
+/// Two frozen layers, one that is trained, and a frozen one behind it, on at most four stages.
+fn tower(cuts: Cuts) -> (Instance, PipelineOptions) {
     let text = "[network]\nlayers = [\n\
         { id = \"a\", forward_ms = 1, backward_ms = 2, parameter_bytes = 100, stash_bytes = 10, frozen = true },\n\
         { id = \"b\", forward_ms = 1, backward_ms = 2, parameter_bytes = 100, stash_bytes = 10, frozen = true },\n\
@@ -247,8 +246,16 @@ fn a_frozen_tower_by_hand() {
     let instance = Instance::from_spec(&toml::from_str(text).unwrap()).unwrap();
     let options = PipelineOptions {
         stages: Some(4),
+        cuts: Some(cuts),
         ..PipelineOptions::default()
     };
+    (instance, options)
+}
+
+/// What each stage takes, by hand.
+#[test]
+fn a_frozen_tower_by_hand() {
+    let (instance, options) = tower(Cuts::Tied);
     let settings = Settings::resolve(&instance, &options).unwrap();
     let stage = |id: &str| BareStage {
         layers: vec![id.into()],
@@ -278,12 +285,38 @@ fn a_frozen_tower_by_hand() {
         [1.0, 1.5, 2.0, 110.0],
     ];
     assert_eq!(told, by_hand);
-    let separate = PipelineOptions {
-        cuts: Some(Cuts::Separate),
-        ..options
+}
+
+/// The weights of a frozen layer lie with either of its passes, by hand.
+#[test]
+fn a_frozen_tower_with_separate_cuts() {
+    let (instance, options) = tower(Cuts::Separate);
+    let settings = Settings::resolve(&instance, &options).unwrap();
+    let names = |ids: &[&str]| ids.iter().map(|&id| id.to_owned()).collect::<Vec<String>>();
+    let both = |forward: &[&str], backward: &[&str]| BareStage {
+        layers: names(forward),
+        backward: Some(names(backward)),
+        ..BareStage::default()
     };
-    let refused = Settings::resolve(&instance, &separate).unwrap_err().to_string();
-    assert!(refused.contains("`separate` with frozen layers"), "{refused}");
+    let bare = BarePlan {
+        stages: vec![both(&["a", "b", "c"], &["a", "b", "c", "d"]), both(&["d"], &[])],
+    };
+    let problem = Problem::new(&instance, settings.clone()).unwrap();
+    let found = stagecut::evaluate::evaluate(&instance, &settings, Some(&problem), &bare).unwrap();
+    assert_eq!(found.violations, Vec::new());
+    let held = found.plan.stages.iter().map(|stage| stage.memory_bytes);
+    assert_eq!(
+        held.collect::<Vec<u64>>(),
+        [100 + 100 + (400 + 2 * 10) + (100 + 2 * 10), 100]
+    );
+    let best = |options: &PipelineOptions| {
+        let asked = stagecut::Options {
+            pipeline: options.clone(),
+            ..stagecut::Options::default()
+        };
+        stagecut::solve(&instance, &asked).unwrap().objective_ms.unwrap()
+    };
+    assert!(best(&options) <= best(&tower(Cuts::Tied).1));
 }
 
 /// The vision tower of a published case, frozen: 35.1 and not 40.1 GB on its stage, and its tensors go one way.

@@ -141,7 +141,7 @@ fn what_a_plan_states_of_its_passes_adds_up_to_its_memory() {
                     bytes += in_flight * layer.stash_bytes;
                 }
                 if apart.is_some_and(|apart| apart.forward_stage == stage.index) {
-                    bytes += layer.parameter_bytes;
+                    bytes += layer.parameter_bytes + layer.frozen_bytes;
                 }
             }
             assert_eq!(stage.memory_bytes, bytes, "seed {seed}: {plan:#?}");

@@ -83,7 +83,7 @@ impl<'a> Arcs<'a> {
             .iter()
             .filter(|pair| is_here(pair.forward) && !is_here(pair.backward));
         let bytes = [
-            of_items(|item| item.base_bytes) + apart.map(|pair| pair.parameter_bytes).sum::<u64>(),
+            of_items(|item| item.base_bytes) + apart.map(|pair| pair.weight_bytes).sum::<u64>(),
             of_items(|item| item.parameter_bytes),
             match problem.holds_no_less_apart() {
                 true => of_items(|item| item.stash_bytes),

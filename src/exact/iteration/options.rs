@@ -104,7 +104,7 @@ fn most_from_end(problem: &Problem, members: &[usize]) -> Option<u32> {
     let is_here = |item: usize| members.binary_search(&item).is_ok();
     let apart = problem.pairs.iter();
     let apart = apart.filter(|pair| is_here(pair.forward) && !is_here(pair.backward));
-    let weights: u64 = apart.map(|pair| pair.parameter_bytes).sum();
+    let weights: u64 = apart.map(|pair| pair.weight_bytes).sum();
     let bytes = |from_end: usize| -> u64 {
         let items = members.iter();
         let items = items.map(|&item| problem.memory_bytes(&problem.items[item], from_end));

@@ -21,7 +21,8 @@ pub(super) fn leave_as_they_are(network: &mut Network) {
         if !layer.frozen {
             continue;
         }
-        layer.resident_bytes += std::mem::take(&mut layer.parameter_bytes);
+        layer.frozen_bytes = std::mem::take(&mut layer.parameter_bytes);
+        layer.resident_bytes += layer.frozen_bytes;
         layer
             .times
             .iter_mut()

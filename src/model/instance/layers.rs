@@ -71,6 +71,7 @@ impl Checks {
             experts,
             frozen: spec.frozen,
             returns: true,
+            frozen_bytes: 0,
             reads_input: spec.reads_input,
             backward: spec.backward,
             modes: Vec::new(),

@@ -70,9 +70,10 @@ impl Instance {
         LayerSpec {
             id: layer.id.clone(),
             operator: layer.operator.clone(),
-            parameter_bytes: layer.parameter_bytes as f64,
+            // Reading it takes the weights of a frozen layer for resident bytes again.
+            parameter_bytes: (layer.parameter_bytes + layer.frozen_bytes) as f64,
             stash_bytes: layer.stash_bytes as f64,
-            resident_bytes: layer.resident_bytes as f64,
+            resident_bytes: (layer.resident_bytes - layer.frozen_bytes) as f64,
             kv_bytes_per_token: layer.cache.token_bytes as f64,
             state_bytes_per_sequence: layer.cache.sequence_bytes as f64,
             tie: layer.tie.clone(),

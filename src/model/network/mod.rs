@@ -91,6 +91,8 @@ pub struct Layer {
     /// Whether training leaves its weights as they are. Bytes and times of the layer and its modes are then those that this leaves: see
     /// [`crate::model::instance`].
     pub frozen: bool,
+    /// Of a frozen layer, the part of its resident bytes that are its weights.
+    pub frozen_bytes: u64,
     /// Whether gradients flow back through it in training, so that those of its tensors move over what these cross: not where it and all
     /// before it are frozen.
     pub returns: bool,

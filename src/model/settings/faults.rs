@@ -71,7 +71,7 @@ impl Settings {
                 },
             ));
         }
-        faults.extend(self.worker_faults(instance, options));
+        faults.extend(self.worker_faults(options));
         faults.extend(self.shared_faults(instance));
         faults.extend(self.level_faults(instance));
         faults.extend(self.target_faults(instance));
@@ -182,7 +182,7 @@ impl Settings {
     }
 
     /// Options of workers that contradict each other, or that cannot be asked together.
-    fn worker_faults(&self, instance: &Instance, options: &PipelineOptions) -> Vec<Fault> {
+    fn worker_faults(&self, options: &PipelineOptions) -> Vec<Fault> {
         let is_concurrent = self.worker == WorkerMode::Concurrent;
         let mut faults = Vec::new();
         let mut contradiction = |at: Setting, found: Words, expected: Words| {
@@ -193,13 +193,6 @@ impl Settings {
                 setting::CUTS,
                 "`separate` in inference".into(),
                 words!("`tied`, or {}", setting::MODE.given("training")),
-            );
-        }
-        if self.cuts == Cuts::Separate && instance.network.layers.iter().any(|layer| layer.frozen) {
-            contradiction(
-                setting::CUTS,
-                "`separate` with frozen layers".into(),
-                words!("{}: their weights lie with one pass", setting::CUTS.given("tied")),
             );
         }
         if self.worker != self.schedule.worker() {

@@ -265,8 +265,14 @@ impl<'a> Rows<'a> {
             let mut most = held;
             let (mut at_host, mut most_at_host) = (0, 0);
             for operation in self.order[device].iter().filter(|_| trains) {
-                let stash: u64 = own(operation.chunk).map(|(_, mode)| mode.stash_bytes).sum();
-                let copied: u64 = own(operation.chunk).map(|(_, mode)| mode.host_bytes).sum();
+                // Devices of a sequence have their part of it.
+                let context = self.runs[operation.chunk].context as u64;
+                let of_each = |bytes: fn(&LayerMode) -> u64| -> u64 {
+                    let each = own(operation.chunk);
+                    each.map(|(_, mode)| bytes(mode).div_ceil(context)).sum()
+                };
+                let stash = of_each(|mode| mode.stash_bytes);
+                let copied = of_each(|mode| mode.host_bytes);
                 match operation.phase {
                     Phase::Forward => (held, at_host) = (held + stash as f64, at_host + copied),
                     // What is kept is there until nothing needs it.

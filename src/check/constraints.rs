@@ -37,15 +37,20 @@ impl Checker<'_> {
         }
     }
 
+    /// How many of these layers have no backward pass, as no gradient returns through them.
+    fn idle(&self, names: &[String]) -> usize {
+        let named = self.named(names).into_iter();
+        named.filter(|&at| !self.layer(at).returns).count()
+    }
+
     fn few_layers(&mut self, plan: &Plan, pass: usize, most: usize) {
-        let held = |stage: &PlanStage| [&stage.forward, &stage.backward][pass].len();
-        for (k, stage) in plan
-            .stages
-            .iter()
-            .enumerate()
-            .filter(|(_, stage)| held(stage) > most)
-        {
-            let found = format!("{} layers", held(stage));
+        let held = |stage: &PlanStage| match pass {
+            FORWARD => stage.forward.len(),
+            _ => stage.backward.len() - self.idle(&stage.backward),
+        };
+        let held: Vec<usize> = plan.stages.iter().map(held).collect();
+        for (k, held) in held.into_iter().enumerate().filter(|&(_, held)| held > most) {
+            let found = format!("{held} layers");
             self.wrong(of_pass(k, pass), found, "no more than a constraint allows");
         }
     }
@@ -84,12 +89,14 @@ impl Checker<'_> {
         let cuts = |&pass: &usize| (1..plan.stages.len()).map(move |cut| (pass, cut));
         for (pass, cut) in self.cut_passes().iter().flat_map(cuts) {
             let forward = self.placed_in(pass);
+            let placed: BTreeSet<usize> = forward.iter().map(|&(at, _)| at).collect();
+            let mut places = places.iter().map(|place| place & &placed);
             let before: BTreeSet<usize> = forward
                 .iter()
                 .filter(|(_, stage)| *stage < cut)
                 .map(|(at, _)| *at)
                 .collect();
-            if !places.contains(&before) && before.len() < forward.len() && !before.is_empty() {
+            if !places.any(|place| place == before) && before.len() < forward.len() && !before.is_empty() {
                 self.violations.push(Violation::Field {
                     field: of_pass(cut - 1, pass),
                     found: "a cut elsewhere".into(),

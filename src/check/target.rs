@@ -36,11 +36,11 @@ impl Checker<'_> {
             .collect()
     }
 
-    /// The stage of a layer's pass; of the forward one that of the layer, whichever it is.
+    /// The stage of a layer's pass; of the forward one that of the layer, whichever it is. There is no backward pass where no gradient returns.
     pub(super) fn stage_of_pass(&self, at: usize, pass: usize) -> Option<usize> {
         match pass {
             FORWARD => self.own_stage(at),
-            _ => self.stage_of[pass][at],
+            _ => self.stage_of[pass][at].filter(|_| self.layer(at).returns),
         }
     }
 

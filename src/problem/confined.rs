@@ -49,10 +49,13 @@ impl Confined {
     /// Those of the settings, for items; `None` without any.
     pub(crate) fn new(instance: &Instance, settings: &Settings, items: &[Item]) -> Option<Self> {
         let layers = &instance.network.layers;
-        let passes = |item: &Item| {
-            let forward = |&&at: &&usize| !layers[at].backward;
-            [&item.layers, &item.backward_layers].map(|of| of.iter().filter(forward).count())
+        // There is no backward pass where no gradient returns.
+        let of_pass = |item: &Item, pass: usize, counts: &dyn Fn(usize) -> bool| {
+            let own = [&item.layers, &item.backward_layers][pass].iter();
+            let own = own.filter(|&&at| !layers[at].backward && (pass == 0 || layers[at].returns));
+            own.filter(|&&at| counts(at)).count()
         };
+        let passes = |item: &Item| [0, 1].map(|pass| of_pass(item, pass, &|_| true));
         let mut confined = Self {
             apart: vec![Vec::new(); items.len()],
             layers: items.iter().map(passes).collect(),
@@ -68,11 +71,10 @@ impl Confined {
                     confined.is_broken |= confined.layers.iter().flatten().any(|&layers| layers > least);
                 }
                 Constraint::Apart(names) => {
-                    let is_named = |&&at: &&usize| names.contains(&layers[at].id);
+                    let is_named = |at: usize| names.contains(&layers[at].id);
                     let first = confined.kinds;
                     for (item, numbers) in items.iter().zip(&mut confined.apart) {
-                        let named = [&item.layers, &item.backward_layers]
-                            .map(|of| of.iter().filter(is_named).count());
+                        let named = [0, 1].map(|pass| of_pass(item, pass, &is_named));
                         confined.is_broken |= named.iter().any(|&named| named > 1);
                         numbers.extend((0..2).filter(|&pass| named[pass] > 0).map(|pass| first + pass));
                     }

@@ -17,7 +17,9 @@ use stagecut::evaluate;
 use stagecut::exact;
 use stagecut::instance::Instance;
 use stagecut::methods::{self, Method};
-use stagecut::options::{Constraint, Groups, NamedPlaces, Objective, PipelineOptions, Places, WorkerMode};
+use stagecut::options::{
+    Constraint, Cuts, Groups, NamedPlaces, Objective, PipelineOptions, Places, WorkerMode,
+};
 use stagecut::plan::bare::{BarePlan, BareStage};
 use stagecut::plan::{Outcome, Plan, Statistics, Status, StoppedBy};
 use stagecut::problem::Problem;
@@ -74,6 +76,18 @@ fn keeps(spec: &InstanceSpec, plan: &BarePlan, constraint: &Constraint) -> bool 
                 .collect()
         })
         .collect();
+    // Of backward passes there are those through which gradients return.
+    let placed: BTreeSet<&str> = stages.iter().flatten().copied().collect();
+    let forward: BTreeSet<&str> = &forward & &placed;
+    let named = |names: &[String]| -> Vec<String> {
+        let own = names.iter().filter(|id| placed.contains(id.as_str()));
+        own.cloned().collect()
+    };
+    let constraint = match constraint {
+        Constraint::Together(names) => &Constraint::Together(named(names)),
+        Constraint::Apart(names) => &Constraint::Apart(named(names)),
+        other => other,
+    };
     let of = |id: &str| stages.iter().position(|stage| stage.contains(&id)).unwrap();
     match constraint {
         Constraint::Together(names) => names.iter().all(|id| of(id) == of(&names[0])),
@@ -89,7 +103,11 @@ fn keeps(spec: &InstanceSpec, plan: &BarePlan, constraint: &Constraint) -> bool 
         Constraint::Cuts(Places::Behind(names)) => (1..stages.len()).all(|cut| {
             let before: BTreeSet<String> = stages[..cut].iter().flatten().map(|&id| id.to_owned()).collect();
             let is_end = before.is_empty() || before.len() == forward.len();
-            is_end || names.iter().any(|name| needed(spec, name) == before)
+            let place = |name: &String| -> BTreeSet<String> {
+                let all = needed(spec, name).into_iter();
+                all.filter(|id| placed.contains(id.as_str())).collect()
+            };
+            is_end || names.iter().any(|name| place(name) == before)
         }),
     }
 }
@@ -182,6 +200,10 @@ fn hold(spec: &InstanceSpec, seen: &mut Seen) -> Option<Plan> {
         seen.refused += 1;
         return None;
     };
+    if settings.cuts == Cuts::Separate {
+        // Their plans are enumerated below.
+        return None;
+    }
     let is_enumerated = settings.groups != Groups::Assign
         && instance.cluster.groups.is_empty()
         && settings.worker != WorkerMode::Concurrent;
@@ -353,6 +375,10 @@ impl Apart {
         if spec.pipeline.micro_batches.is_some() && rng.random_bool(0.5) {
             spec.pipeline.objective = Some(Objective::Iteration);
         }
+        if seed % 4 == 1 {
+            let forward = spec.network.layers.iter_mut().filter(|layer| !layer.backward);
+            forward.for_each(|layer| layer.frozen = rng.random_bool(0.5));
+        }
         let count = rng.random_range(1..=2);
         let constraints: Vec<Constraint> = (0..count).map(|_| constraint(&mut rng, &spec)).collect();
         let free = problem_of(&spec)?;
@@ -387,7 +413,9 @@ impl Apart {
                 true => &free.items[item].layers,
                 false => &free.items[item].backward_layers,
             });
-            own.map(|&at| instance.network.layers[at].id.clone()).collect()
+            let layers = own.map(|&at| &instance.network.layers[at]);
+            let there = layers.filter(|layer| is_forward || layer.returns);
+            there.map(|layer| layer.id.clone()).collect()
         };
         let stage = |stage| BareStage {
             layers: layers(stage),

@@ -203,7 +203,7 @@ const ROOMS: &[Room] = &[
         // 40 more for weights in versions, and iterations by the formula.
         // 50 more for chunks of devices that differ, the first micro-batch of chunks, and iterations of what runs both phases at once.
         // 40 more for constraints of either cut, and frozen layers there.
-        lines: 5_195,
+        lines: 5_200,
         files: 21,
     },
     Room {

@@ -384,10 +384,8 @@ impl Checker<'_> {
         for pass in [FORWARD, BACKWARD] {
             let mut first_of: BTreeMap<&str, usize> = BTreeMap::new();
             for (at, layer) in self.instance.network.layers.iter().enumerate() {
-                let runs =
-                    |at: usize| pass == FORWARD || self.has_explicit_backward || self.layer(at).returns;
                 let of = |at: usize| match separate {
-                    true => self.stage_of[pass][at].filter(|_| runs(at)),
+                    true => self.stage_of[pass][at].filter(|_| pass == FORWARD || self.layer(at).returns),
                     false => self.own_stage(at),
                 };
                 let (Some(tie), Some(stage)) = (&layer.tie, of(at)) else {

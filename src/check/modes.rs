@@ -690,7 +690,10 @@ impl Checker<'_> {
             both.map(|(end, once)| end + once).max().map(in_ms)
         };
         let objective_ms = last_ms(true)?;
-        let iteration_ms = last_ms(false);
+        let iteration_ms = match self.settings.objective {
+            Objective::Iteration => Some(objective_ms),
+            _ => last_ms(false),
+        };
         let busiest_ms = in_ms(busy_ns.into_iter().max().unwrap_or(0)) / replicas as f64;
         let ran = iteration_ms
             .filter(|&ms| ms > 0.0)

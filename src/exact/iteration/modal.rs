@@ -85,7 +85,13 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
     let within = share.as_ref().filter(|_| !is_all).unwrap_or(control);
     let mut restricted = incumbent.under(within);
     if !chunks.is_empty() {
-        search_stages_first(&mut restricted, (&mut families, labels))?;
+        // Plans of one stage a device are fewer.
+        let part = self::share(within);
+        search_first(
+            &mut restricted,
+            (&mut families, labels),
+            part.as_ref().unwrap_or(within),
+        )?;
     }
     families.extend(chunks);
     let mut stopped_by = search(&mut restricted, (&mut families, labels), is_all)?;
@@ -165,8 +171,7 @@ fn share<'a>(control: &'a Control) -> Option<Control<'a>> {
     Some(control.with_time(Some(left.mul_f64(SHARE_OF_ALIKE))))
 }
 
-/// Looks through plans of chunks that compute again what a framework can be told, for a part of the time, where others may too: they are few beside
-/// all, and what they take is what these have to beat. Nothing is proved by them.
+/// Looks through plans of chunks that compute again what a framework can be told, for a part of the time, where others may too: they are few beside all.
 fn search_restricted_first(
     incumbent: &mut Incumbent,
     modes: &Modes,
@@ -185,19 +190,16 @@ fn search_restricted_first(
     let left = incumbent.control.remaining();
     let share = left.map_or(TIME_OF_GUIDES, |left| left.mul_f64(SHARE_OF_RESTRICTED));
     let within = incumbent.control.with_time(Some(share));
-    let mut first = incumbent.under(&within);
-    search(&mut first, (&mut families, labels), false)?;
-    incumbent.join(first);
-    Ok(())
+    search_first(incumbent, (&mut families, labels), &within)
 }
 
-/// Looks through plans of one stage a device for a part of the time: they are fewer, and their best is what others have to beat.
-fn search_stages_first(
+/// Looks through families whose best is what others have to beat: nothing is proved by them.
+fn search_first(
     incumbent: &mut Incumbent,
     (families, labels): (&mut [Family], &[String]),
+    within: &Control,
 ) -> Result<(), SolverError> {
-    let share = share(incumbent.control);
-    let mut first = incumbent.under(share.as_ref().unwrap_or(incumbent.control));
+    let mut first = incumbent.under(within);
     search(&mut first, (families, labels), false)?;
     incumbent.join(first);
     for family in families {

@@ -12,7 +12,7 @@ impl Modes {
     /// The ways in which a framework that can be told so much can run all layers, each by itself.
     pub(crate) fn recomputing(&self, told: Recomputation) -> Vec<Self> {
         let mut all = self.recomputing_all_alike(told);
-        let names = self.names();
+        let names = names_of(self.layers().filter(|layer| layer.block.is_some()));
         if told == Recomputation::Alike && names.contains(FULL) && names.contains(NONE) {
             let counts = 1..=self.blocks_held();
             all.extend(counts.map(|count| self.clone().deciding_by(Knapsack::FirstBlocks(count))));
@@ -22,7 +22,7 @@ impl Modes {
 
     /// Those of them in which all blocks compute the same again.
     pub(crate) fn recomputing_all_alike(&self, told: Recomputation) -> Vec<Self> {
-        let names = self.names();
+        let names = names_of(self.layers());
         let is_told = |name: &&&str| match told {
             Recomputation::Nothing => **name == NONE,
             Recomputation::AllBlocks => [NONE, FULL].contains(*name),
@@ -38,11 +38,6 @@ impl Modes {
             .flatten()
             .flatten()
             .flat_map(|item| &item.layers)
-    }
-
-    fn names(&self) -> BTreeSet<&str> {
-        let ways = self.layers().flat_map(|layer| &layer.ways);
-        ways.map(|way| way.recompute.as_str()).collect()
     }
 
     /// Blocks that items hold; 0 where the network is no stack of these.
@@ -187,4 +182,10 @@ pub(super) fn first_blocks_within(
     limit
         .holds(layers, &ways, in_flight)
         .then_some(Ways { time, ways })
+}
+
+/// The names of what layers may compute again.
+fn names_of<'l>(layers: impl Iterator<Item = &'l LayerWays>) -> BTreeSet<&'l str> {
+    let ways = layers.flat_map(|layer| &layer.ways);
+    ways.map(|way| way.recompute.as_str()).collect()
 }

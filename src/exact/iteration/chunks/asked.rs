@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use super::options::{ChunkOptions, ItemWay, Rows};
 use super::places;
 use crate::formulations::critical_paths::{Asked, Kind, KindWay, Least, Line, Room};
+use crate::heuristics::orders;
 use crate::model::options::Communication;
 use crate::problem::pipeline::ChunkTimes;
 
@@ -233,6 +234,7 @@ fn sides(points: &[[f64; 2]], kinds: [usize; 2], side: f64) -> Vec<Line> {
 /// What devices may hold, of what the row knows: bytes of items in chunks that are not empty.
 pub(super) fn rooms(options: &dyn ChunkOptions) -> Vec<Room> {
     let of = options.laid();
+    let workspaces = workspaces(options);
     let of_device = |(device, (chunks, moments)): (usize, (&Vec<usize>, &Vec<Vec<u64>>))| -> Vec<Room> {
         let row = options.row_on(device);
         let Some(limit) = row.settings.memory_limit.filter(|_| !row.memory_never_binds()) else {
@@ -244,7 +246,7 @@ pub(super) fn rooms(options: &dyn ChunkOptions) -> Vec<Room> {
                 .zip(counts)
                 .map(|(&c, &count)| (c, count as f64))
                 .collect(),
-            most_bytes: (limit - options.spare_bytes_of_row()) as f64
+            most_bytes: limit as f64 - (options.spare_bytes_of_row() + workspaces[device]) as f64
                 + (options.spare_bytes() * counts.iter().sum::<u64>()) as f64,
         };
         moments.iter().map(room).collect()
@@ -255,6 +257,21 @@ pub(super) fn rooms(options: &dyn ChunkOptions) -> Vec<Room> {
         .enumerate()
         .flat_map(of_device)
         .collect()
+}
+
+/// What each device needs at least while some item runs: where no chunk of a chain is empty, those before it and behind it have an item each, and it has one of
+/// those between.
+fn workspaces(options: &dyn ChunkOptions) -> Vec<u64> {
+    let (row, of) = (options.row(), options.laid());
+    let order = orders::by_number(row);
+    let spare = order.len().checked_sub(of.chunks());
+    let Some(spare) = spare.filter(|_| is_full(options) && super::is_row(row)) else {
+        return vec![0; of.devices];
+    };
+    let bytes: Vec<u64> = order.iter().map(|&item| options.workspace_bytes(item)).collect();
+    let of_chunk = |&chunk: &usize| bytes[chunk..=chunk + spare].iter().copied().min();
+    let of_device = |chunks: &Vec<usize>| chunks.iter().filter_map(of_chunk).max().unwrap_or(0);
+    of.chunks_of.iter().map(of_device).collect()
 }
 
 /// What chunks hold at least: as many blocks as each computes again, something where none is empty, and then the ends of a chain at its ends.

@@ -306,6 +306,14 @@ impl ChunkOptions for ChunkKind<'_> {
         })
     }
 
+    fn workspace_bytes(&self, item: usize) -> u64 {
+        let of_layer = |layer: &LayerWays| layer.ways.iter().map(|way| way.workspace_bytes).min();
+        let of_item = |own: &ModalItem| own.layers.iter().filter_map(of_layer).max();
+        let modes = self.list.iter();
+        let known = modes.filter_map(|mode| of_item(self.modes.items[item][mode.degree].as_ref()?));
+        known.min().unwrap_or(0)
+    }
+
     fn once_ns(&self, item: usize) -> f64 {
         self.once_ns[item]
     }

@@ -3,6 +3,7 @@
 mod asked;
 mod branch;
 mod every;
+mod fit;
 pub(super) mod kind;
 mod moves;
 mod options;

@@ -4,6 +4,7 @@ use petgraph::Direction::{Incoming, Outgoing};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
 
+use super::fit;
 use super::options::{ChunkOptions, least_ns};
 use crate::exact::incumbent::Incumbent;
 use crate::problem::control::Control;
@@ -22,6 +23,9 @@ const ROUNDS_IN_VAIN: u32 = 4;
 pub(super) fn improve(incumbent: &mut Incumbent, options: &dyn ChunkOptions, control: &Control) {
     let mut copy = incumbent.under(control);
     let mut rng = ChaCha8Rng::seed_from_u64(control.seed);
+    if !copy.has_plan() {
+        fit::offer_fitting(&mut copy, options, &mut rng);
+    }
     let mut in_vain = 0;
     while in_vain < ROUNDS_IN_VAIN && !copy.is_over() && control.must_stop().is_none() {
         in_vain = match round(&mut copy, options, &mut rng) {
@@ -75,7 +79,7 @@ fn round(incumbent: &mut Incumbent, options: &dyn ChunkOptions, rng: &mut ChaCha
 }
 
 /// Moves items over neighbouring cuts, one over each, all the same way: one chunk gives an item, another takes one, and those between keep as many.
-fn shift(problem: &Problem, plan: &mut Assignment, rng: &mut ChaCha8Rng) {
+pub(super) fn shift(problem: &Problem, plan: &mut Assignment, rng: &mut ChaCha8Rng) {
     let chunks = problem.stages();
     let (from, to) = (rng.random_range(0..chunks), rng.random_range(0..chunks));
     // Half of the time next to each other, where most is won.

@@ -49,6 +49,11 @@ pub(in crate::exact) trait ChunkOptions: Send + Sync {
         })
     }
 
+    /// What a device needs while an item runs, beside all that it holds, at least.
+    fn workspace_bytes(&self, _item: usize) -> u64 {
+        0
+    }
+
     /// What a device does once for an item at least, in ns.
     fn once_ns(&self, _item: usize) -> f64 {
         0.0

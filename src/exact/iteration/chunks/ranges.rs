@@ -25,7 +25,7 @@ const LITTLE: u64 = 1_000;
 /// Less than an item is, and more than doubles lose.
 const PART: f64 = 1e-6;
 
-/// Between what how many items lie in each chunk in each way of each kind.
+/// Between what how many items lie in each chunk in each way of each kind, and how many of a kind on each device.
 #[derive(Clone, Debug)]
 struct Ranges {
     least: Vec<f64>,
@@ -54,11 +54,11 @@ struct Rows {
     /// How many chunks there are, and the kind of every way.
     chunks: usize,
     kind_of: Vec<usize>,
-    /// What lies in chunks where that is known, by way and chunk.
+    /// What lies in chunks and on devices where that is known, by way and chunk, then by kind and device.
     known: Vec<f64>,
-    /// The ways and chunks where it is not.
+    /// Those where it is not.
     open: Vec<usize>,
-    /// Which of these are of a kind, and how many items they hold.
+    /// Which of these are of a kind, and how many items they hold, in chunks and then on devices.
     kinds: Vec<(Range<usize>, f64)>,
     /// By row, of what is open; and the other way round.
     factors: Vec<f64>,
@@ -109,7 +109,7 @@ pub(super) fn prove(search: &mut PathSearch, incumbent: &mut Incumbent, (beat_ns
 
 /// Whether some plan takes so long at most: parts of all plans, depth first.
 fn ask(search: &mut PathSearch, incumbent: &mut Incumbent, (asked_ns, within): (u64, &Control)) -> Answer {
-    let mut all = Ranges::all(&search.asked);
+    let mut all = Ranges::all(search, asked_ns);
     if !Rows::new(&search.asked, &all, asked_ns).narrow(&mut all, Vec::new()) {
         return Answer::NoPlan;
     }
@@ -128,11 +128,17 @@ fn ask(search: &mut PathSearch, incumbent: &mut Incumbent, (asked_ns, within): (
         }
         match rows.parts(&mut ranges, within) {
             Some(parts) if parts.is_empty() => {
-                search.offer(incumbent, &rows.middle(&ranges));
-                return match incumbent.upper_ns <= asked_ns {
-                    true => Answer::Plan,
-                    false => Answer::Undecided,
-                };
+                let counts = rows.middle(&ranges);
+                search.offer(incumbent, &counts);
+                if incumbent.upper_ns <= asked_ns {
+                    return Answer::Plan;
+                }
+                // Rows know it to some ns.
+                let only = search.only_plan(&counts);
+                let exact_ns = only.and_then(|plan| incumbent.measure(&plan));
+                if exact_ns.is_none_or(|ns| ns <= asked_ns) {
+                    return Answer::Undecided;
+                }
             }
             Some(parts) => open.extend(parts),
             None => {}
@@ -148,19 +154,24 @@ impl Rows {
         let is_open = |&at: &usize| all.least[at] < all.most[at];
         let open: Vec<usize> = (0..all.least.len()).filter(is_open).collect();
         let kind_of = asked.kind_of_ways();
-        let of_kind = |(k, kind): (usize, &Kind)| {
-            let [first, end] = [k, k + 1].map(|k| chunks * kind_of.partition_point(|&of| of < k));
-            let [from, to] = [first, end].map(|end| open.partition_point(|&at| at < end));
-            let known = (first..end).filter(|at| !is_open(at));
+        let held_in = |columns: Range<usize>, count: usize| {
+            let [from, to] = [columns.start, columns.end].map(|end| open.partition_point(|&at| at < end));
+            let known = columns.filter(|at| !is_open(at));
             (
                 from..to,
-                kind.count as f64 - known.map(|at| all.least[at]).sum::<f64>(),
+                count as f64 - known.map(|at| all.least[at]).sum::<f64>(),
             )
         };
+        let in_chunks = |(k, kind): (usize, &Kind)| {
+            let [first, end] = [k, k + 1].map(|k| chunks * kind_of.partition_point(|&of| of < k));
+            held_in(first..end, kind.count)
+        };
+        let on_devices = totals(asked).map(|(kind, columns)| held_in(columns, asked.kinds[kind].count));
+        let kinds = asked.kinds.iter().enumerate().map(in_chunks);
         let mut rows = Self {
             asked_ns,
             known: all.least.clone(),
-            kinds: asked.kinds.iter().enumerate().map(of_kind).collect(),
+            kinds: kinds.chain(on_devices).collect(),
             columns: vec![Vec::new(); open.len()],
             chunks,
             kind_of,
@@ -202,20 +213,45 @@ impl Rows {
             };
             self.add(all, factor, room.most_bytes);
         }
+        for (kind, columns) in totals(asked) {
+            for (device, total) in columns.enumerate() {
+                let chunks = &asked.chunks_of[device];
+                let is_held = |way: usize, chunk: usize| kind_of[way] == kind && chunks.contains(&chunk);
+                self.add_total(all, &is_held, total);
+            }
+        }
         for path in one_by_one(asked) {
             self.add_path(asked, all, &path);
         }
         self.take_paths(asked, all);
     }
 
-    /// Adds a row, unless all that is in the ranges keeps to it.
+    /// Adds a row of what lies in chunks, by way and chunk, unless all that is in the ranges keeps to it.
     fn add(&mut self, all: &Ranges, factor: impl Fn(usize, usize) -> f64, most: f64) {
-        let chunks = self.chunks;
+        let (chunks, counts) = (self.chunks, self.chunks * self.kind_of.len());
+        let of = |at: usize| (at < counts).then(|| factor(at / chunks, at % chunks));
+        self.add_row(all, |at| of(at).unwrap_or(0.0), most);
+    }
+
+    /// Some counts add up to a total: no more and no less.
+    fn add_total(&mut self, all: &Ranges, is_held: &dyn Fn(usize, usize) -> bool, total: usize) {
+        let (chunks, counts) = (self.chunks, self.chunks * self.kind_of.len());
+        for sign in [1.0, -1.0] {
+            let factor = |at: usize| match at < counts {
+                true if is_held(at / chunks, at % chunks) => sign,
+                false if at == total => -sign,
+                true | false => 0.0,
+            };
+            self.add_row(all, factor, 0.0);
+        }
+    }
+
+    fn add_row(&mut self, all: &Ranges, factor: impl Fn(usize) -> f64, most: f64) {
         let (mut left, mut all_of_it, mut size, mut largest) = (most, 0.0, most.abs(), 0.0f64);
         let from = self.factors.len();
         let mut open = self.open.iter().peekable();
         for at in 0..all.least.len() {
-            let factor = factor(at / chunks, at % chunks);
+            let factor = factor(at);
             size += factor.abs() * all.most[at];
             if open.next_if_eq(&&at).is_some() {
                 all_of_it += (factor * all.least[at]).max(factor * all.most[at]);
@@ -378,16 +414,26 @@ impl Rows {
                 counts[at] = least + part * (most - least);
             }
         }
-        counts.chunks_exact(self.chunks).map(<[f64]>::to_vec).collect()
+        let counts = counts.chunks_exact(self.chunks).take(self.kind_of.len());
+        counts.map(<[f64]>::to_vec).collect()
     }
 }
 
 impl Ranges {
-    fn all(asked: &Asked) -> Self {
+    /// All that plans may have that take so long at most.
+    fn all(search: &PathSearch, asked_ns: u64) -> Self {
+        let asked = &search.asked;
         let chunks = asked.beside_ns.len();
         let kinds = asked.kinds.iter();
-        let most = kinds.flat_map(|kind| vec![kind.count as f64; kind.ways.len() * chunks]);
-        let most: Vec<f64> = most.collect();
+        let in_chunks = kinds.flat_map(|kind| vec![kind.count as f64; kind.ways.len() * chunks]);
+        let on_device = |(kind, device): (usize, usize)| {
+            let most = search.most_on((kind, device), asked_ns);
+            most.min(asked.kinds[kind].count as f64)
+        };
+        let of_kind =
+            |(kind, columns): (usize, Range<usize>)| (0..columns.len()).map(move |device| (kind, device));
+        let on_devices = totals(asked).flat_map(of_kind).map(on_device);
+        let most: Vec<f64> = in_chunks.chain(on_devices).collect();
         Self {
             least: vec![0.0; most.len()],
             most,
@@ -449,6 +495,15 @@ impl Ranges {
             }
         }
     }
+}
+
+/// The kinds of which devices hold one or more on the average, and the columns of how many each of them does: behind those of chunks.
+fn totals(asked: &Asked) -> impl Iterator<Item = (usize, Range<usize>)> {
+    let (chunks, devices) = (asked.beside_ns.len(), asked.chunks_of.len());
+    let first = chunks * asked.kinds.iter().map(|kind| kind.ways.len()).sum::<usize>();
+    let many = (0..asked.kinds.len()).filter(move |&k| asked.kinds[k].count >= devices);
+    let of_kind = move |(at, k)| (k, first + at * devices..first + (at + 1) * devices);
+    many.enumerate().map(of_kind)
 }
 
 /// For every chunk and pass: one micro-batch passes all chunks, but that chunk all of them do.

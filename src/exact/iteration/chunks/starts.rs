@@ -4,8 +4,8 @@ use super::options::ChunkOptions;
 use super::places;
 use crate::exact::incumbent::Incumbent;
 use crate::heuristics::{self, orders};
-use crate::problem::Problem;
 use crate::problem::control::Control;
+use crate::problem::{Assignment, Problem};
 
 /// Parts of an even chunk that the first and the last chunk hold where they have something else to do.
 const PARTS_OF_ENDS: [f64; 4] = [1.0, 0.75, 0.5, 0.25];
@@ -23,24 +23,33 @@ pub(super) fn offer_quick(incumbent: &mut Incumbent, options: &dyn ChunkOptions,
     }
 }
 
-/// Offers even chunks, for devices that differ by how fast these are: by items and by work, with smaller ones at either end.
+/// Offers even chunks.
 pub(super) fn offer_even(incumbent: &mut Incumbent, options: &dyn ChunkOptions) {
+    for plan in even(options) {
+        incumbent.offer_some(options.plan(plan));
+    }
+}
+
+/// Even chunks, for devices that differ by how fast these are: by items and by work, with smaller ones at either end.
+pub(super) fn even(options: &dyn ChunkOptions) -> Vec<Assignment> {
     let (problem, of) = (options.row(), options.laid());
     let work = |item: usize| problem.items[item].work_ns() as f64;
     let order = orders::by_number(problem);
     let part = |device: usize| 1.0 / places::slower(options, device);
     let parts: Vec<f64> = (0..of.devices).map(part).collect();
     let even: Vec<f64> = of.device_of.iter().map(|&device| parts[device]).collect();
+    let mut plans = Vec::new();
     for first in PARTS_OF_ENDS {
         for last in PARTS_OF_ENDS {
             let mut parts = even.clone();
             parts[0] *= first;
             parts[of.chunks() - 1] *= last;
             for weigh in [&|_| 1.0, &work as &dyn Fn(usize) -> f64] {
-                incumbent.offer_some(options.plan(shared_out(problem, &order, &parts, weigh)));
+                plans.push(shared_out(problem, &order, &parts, weigh));
             }
         }
     }
+    plans
 }
 
 /// Chunks that hold such parts of an order, by what items weigh: an item lies where its middle does.

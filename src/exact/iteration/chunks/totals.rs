@@ -137,10 +137,9 @@ impl Tree {
             // What a device holds in plans that take less than a time.
             let most = |at: usize, ns: u64| {
                 let by_time = asked.most_on(at - own.start, kind, ns as f64);
-                let known = self.totals.of(at..at + 1).filter(|&(_, least_ns)| ns <= least_ns);
-                known.fold(by_time.min(self.most_of(at)), |most, (more, _)| {
-                    most.min((more - 1) as f64)
-                })
+                by_time
+                    .min(self.built.most(at))
+                    .min(self.totals.most_within(at, ns - 1))
             };
             let times = self.totals.of(own.clone()).map(|(_, ns)| ns);
             let leaves_some = |&ns: &u64| own.clone().map(|at| most(at, ns)).sum::<f64>() < kind.count as f64;
@@ -189,6 +188,13 @@ impl Totals {
     fn of(&self, totals: Range<usize>) -> impl Iterator<Item = (u64, u64)> {
         let own = self.least_ns.range((totals.start, 0)..(totals.end, 0));
         own.map(|(&(_, more), &ns)| (more, ns))
+    }
+
+    /// The most items of a total in plans of interest that take so long at most, in ns.
+    pub(super) fn most_within(&self, at: usize, ns: u64) -> f64 {
+        let limit = self.limits.get(&at).map_or(f64::INFINITY, |&[_, most]| most);
+        let too_many = self.of(at..at + 1).filter(|&(_, least_ns)| ns < least_ns);
+        too_many.fold(limit, |most, (more, _)| most.min((more - 1) as f64))
     }
 
     /// Takes what a plan in which a device holds so many items takes at least, in ns, `u64::MAX` where none is of interest; whether that narrows anything.

@@ -2,11 +2,12 @@
 //! symmetric traveling salesman problems*, SIAM Review 33(1), 1991).
 //!
 //! First it is decided how many items of a kind devices hold, then each of their chunks: what makes a plan slow is the device with an item too many,
-//! and there are few of them. A path that is found anywhere holds everywhere.
+//! and there are few of them. A path that is found anywhere holds everywhere, and all that are known narrow a part before it is solved.
 
 use std::collections::BTreeMap;
 
 use super::paths::PathSearch;
+use super::ranges::Narrowed;
 use super::totals::Totals;
 use crate::exact::bounds::integral_bound;
 use crate::exact::incumbent::Incumbent;
@@ -52,6 +53,8 @@ pub(super) struct Tree {
     next: u64,
     /// The limits that the program has.
     set: Limits,
+    /// What narrows parts for plans that take so long at most, in ns.
+    narrowed: Option<(u64, Narrowed)>,
     /// The least bound of parts whose solutions are whole, in ns.
     whole_ns: u64,
     /// How many whole solutions were left behind.
@@ -75,6 +78,7 @@ impl Tree {
             open: BTreeMap::from([((0, u64::MAX), Limits::new())]),
             next: u64::MAX,
             set: Limits::new(),
+            narrowed: None,
             whole_ns: u64::MAX,
             settled: 0,
             lost: 0,
@@ -124,8 +128,7 @@ impl Tree {
             let Some(limits) = self.within_totals(limits) else {
                 continue;
             };
-            self.set_limits(&limits);
-            match self.look_at(search, incumbent, (target_ns, all)) {
+            match self.look_at(search, incumbent, (&limits, target_ns, all)) {
                 Ok(Known::Nothing) => {}
                 Ok(Known::Least(ns, parts)) => {
                     let ns = ns.max(key.0);
@@ -165,13 +168,34 @@ impl Tree {
         Some(limits)
     }
 
-    /// Solves the part that is set with the paths that are missing there.
+    /// The limits of a part as narrow as ranges make them, where these are asked; `None` where nothing is left.
+    fn narrow(
+        &mut self,
+        search: &PathSearch,
+        (part, target_ns): (&Limits, u64),
+        has_ranges: bool,
+    ) -> Option<Limits> {
+        if !has_ranges || search.asked.kinds.iter().any(|kind| !kind.is_whole) {
+            return Some(part.clone());
+        }
+        if self.narrowed.as_ref().is_none_or(|(ns, _)| *ns != target_ns) {
+            self.narrowed = Some((target_ns, Narrowed::new(search, target_ns)?));
+        }
+        self.narrowed.as_mut()?.1.within(search, part)
+    }
+
+    /// Narrows a part and solves what is left of it with the paths that are missing there.
     fn look_at(
         &mut self,
         search: &mut PathSearch,
         incumbent: &mut Incumbent,
-        (target_ns, all): (u64, &Control),
+        (part, target_ns, all): (&Limits, u64, &Control),
     ) -> Result<Known, SolverError> {
+        let has_ranges = incumbent.control.switches.count_ranges;
+        let Some(narrow) = self.narrow(search, (part, target_ns), has_ranges) else {
+            return Ok(Known::Nothing);
+        };
+        self.set_limits(&narrow);
         let scale_ns = self.built.program.scale_ns;
         let (mut round, mut before_ns) = (0, 0);
         loop {
@@ -188,11 +212,11 @@ impl Tree {
                 return Ok(Known::Nothing);
             }
             let counts = self.built.counts(values);
-            let parts = self.built.parts(values, &self.set);
+            let parts = self.built.parts(values, part);
             if parts.is_empty() {
                 search.offer(incumbent, &counts);
                 if self.is_settled(search.only_plan(&counts), incumbent) {
-                    return Ok(Known::Least(ns, self.built.others(values, &self.set)));
+                    return Ok(Known::Least(ns, self.built.others(values, part)));
                 }
             }
             // What is whole is to be known to the ns.

@@ -4,7 +4,7 @@ use std::ops::Range;
 
 use super::paths::PathSearch;
 use crate::exact::incumbent::Incumbent;
-use crate::formulations::critical_paths::{Asked, Kind};
+use crate::formulations::critical_paths::{Asked, Kind, Limits};
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
 use crate::problem::pipeline::{ChunkTimes, Path};
@@ -109,12 +109,10 @@ pub(super) fn prove(search: &mut PathSearch, incumbent: &mut Incumbent, (beat_ns
 
 /// Whether some plan takes so long at most: parts of all plans, depth first.
 fn ask(search: &mut PathSearch, incumbent: &mut Incumbent, (asked_ns, within): (u64, &Control)) -> Answer {
-    let mut all = Ranges::all(search, asked_ns);
-    if !Rows::new(&search.asked, &all, asked_ns).narrow(&mut all, Vec::new()) {
+    let Some(Narrowed { all, mut rows, first }) = Narrowed::new(search, asked_ns) else {
         return Answer::NoPlan;
-    }
-    let mut rows = Rows::new(&search.asked, &all, asked_ns);
-    let mut open = vec![all.of(&rows.open)];
+    };
+    let mut open = vec![first];
     for _ in 0..MOST_PARTS {
         let Some(mut ranges) = open.pop() else {
             return Answer::NoPlan;
@@ -145,6 +143,64 @@ fn ask(search: &mut PathSearch, incumbent: &mut Incumbent, (asked_ns, within): (
         }
     }
     Answer::Undecided
+}
+
+/// What plans may hold that take so long at most, and rows that narrow parts of it.
+pub(super) struct Narrowed {
+    all: Ranges,
+    rows: Rows,
+    /// What is open of all.
+    first: Ranges,
+}
+
+impl Narrowed {
+    /// `None` where no plan takes so long.
+    pub(super) fn new(search: &PathSearch, asked_ns: u64) -> Option<Self> {
+        let mut all = Ranges::all(search, asked_ns);
+        if !Rows::new(&search.asked, &all, asked_ns).narrow(&mut all, Vec::new()) {
+            return None;
+        }
+        let rows = Rows::new(&search.asked, &all, asked_ns);
+        let first = all.of(&rows.open);
+        Some(Self { all, rows, first })
+    }
+
+    /// What plans of a part hold, in limits of the program; `None` where there are none.
+    pub(super) fn within(&mut self, search: &PathSearch, part: &Limits) -> Option<Limits> {
+        self.rows.take_paths(&search.asked, &self.all);
+        self.rows.measure(&mut self.first);
+        let (mut ranges, mut lost) = (self.first.clone(), Vec::new());
+        let (places, mut limits) = (places(&search.asked), part.clone());
+        for (column, &place) in places.iter().enumerate() {
+            let known = [self.all.least[column], self.all.most[column]];
+            let [least, most] = limits.insert(place, known).unwrap_or(known);
+            if least > known[1] || most < known[0] {
+                return None;
+            }
+        }
+        for (at, &column) in self.rows.open.iter().enumerate() {
+            let [least, most] = [ranges.least[at], ranges.most[at]];
+            let own = part.get(&places[column]).copied().unwrap_or([least, most]);
+            ranges.lose(at, [own[0] - least, most - own[1]], &mut lost);
+        }
+        if !self.rows.narrow(&mut ranges, lost) {
+            return None;
+        }
+        let ends = ranges.least.into_iter().zip(ranges.most);
+        for (&column, (least, most)) in self.rows.open.iter().zip(ends) {
+            limits.insert(places[column], [least, most]);
+        }
+        Some(limits)
+    }
+}
+
+/// Where the program has each column among those of whole items: it has totals of all kinds, and they come first.
+fn places(asked: &Asked) -> Vec<usize> {
+    let devices = asked.chunks_of.len();
+    let counts = asked.beside_ns.len() * asked.kind_of_ways().len();
+    let first = asked.kinds.len() * devices;
+    let of_totals = totals(asked).flat_map(|(kind, _)| kind * devices..(kind + 1) * devices);
+    (first..first + counts).chain(of_totals).collect()
 }
 
 impl Rows {

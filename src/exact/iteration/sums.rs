@@ -244,13 +244,33 @@ pub(super) type ItemWay = (WayCost, Vec<usize>);
 /// Ways that are told apart.
 const MOST_WAYS: usize = 6;
 
+/// What a way to run a layer costs.
+fn of_way(way: &Way) -> WayCost {
+    let [forward, backward] = way.passes();
+    let input = backward - way.weight;
+    [forward, input, way.weight, way.held_bytes, way.stash_bytes]
+}
+
+/// Whether some way that is left out needs less beside that, workspace or room at the host, than those that beat it; where an item has several layers, nobody
+/// knows.
+pub(super) fn leaves_out_smaller(item: &ModalItem) -> bool {
+    let ([layer], kept) = (&item.layers[..], ways(item)) else {
+        return true;
+    };
+    let beside = |way: &Way| [way.workspace_bytes, way.host_bytes];
+    let is_no_more = |kept: &Way, way: &Way| {
+        let costs = of_way(kept).into_iter().zip(of_way(way));
+        let beside = beside(kept).into_iter().zip(beside(way));
+        costs.chain(beside).all(|(kept, own)| kept <= own)
+    };
+    let kept = kept.iter().filter_map(|(_, ways)| ways.first());
+    let kept: Vec<&Way> = kept.map(|&way| &layer.ways[way]).collect();
+    let is_smaller = |way: &Way| !kept.iter().any(|kept| is_no_more(kept, way));
+    layer.ways.iter().any(is_smaller)
+}
+
 /// Ways to run all layers of an item, the fastest first; the least of each part as one where there are too many.
 pub(super) fn ways(item: &ModalItem) -> Vec<ItemWay> {
-    let of_way = |way: &Way| {
-        let [forward, backward] = way.passes();
-        let input = backward - way.weight;
-        [forward, input, way.weight, way.held_bytes, way.stash_bytes]
-    };
     let mut all = vec![([0; 5], Vec::new())];
     for layer in &item.layers {
         let own: Vec<WayCost> = layer.ways.iter().map(of_way).collect();

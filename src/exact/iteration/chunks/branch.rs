@@ -15,7 +15,6 @@ use crate::formulations::critical_paths::{Limits, PathProgram};
 use crate::formulations::solver::{GrowingProgram, SolverError, Stop};
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
-use crate::problem::cost::allocation::Allocation;
 
 /// How often paths are looked for in a part, as long as its bound rises by such a part of itself.
 const MOST_ROUNDS: usize = 12;
@@ -215,7 +214,7 @@ impl Tree {
             let parts = self.built.parts(values, part);
             if parts.is_empty() {
                 search.offer(incumbent, &counts);
-                if self.is_settled(search.only_plan(&counts), incumbent) {
+                if self.is_settled(search.only_ns(incumbent, &counts), incumbent) {
                     return Ok(Known::Least(ns, self.built.others(values, part)));
                 }
             }
@@ -232,14 +231,9 @@ impl Tree {
     }
 
     /// Whether the one plan of a whole solution is known to take too long, to the ns: then all others of its part are left, some of which the program may not tell from it.
-    /// One that does not fit says nothing, as slower ways that are left out might, with less to hold while a layer runs.
-    fn is_settled(&mut self, plan: Option<Allocation>, incumbent: &mut Incumbent) -> bool {
-        let Some(plan) = plan.filter(|_| self.settled < MOST_SETTLED) else {
-            return false;
-        };
-        let exact_ns = incumbent.measure(&plan);
-        incumbent.offer(plan);
-        let is_settled = exact_ns.is_some_and(|ns| ns > incumbent.target_ns());
+    fn is_settled(&mut self, only_ns: Option<u64>, incumbent: &Incumbent) -> bool {
+        let is_too_long = only_ns.is_some_and(|ns| ns > incumbent.target_ns());
+        let is_settled = is_too_long && self.settled < MOST_SETTLED;
         self.settled += usize::from(is_settled);
         is_settled
     }

@@ -337,6 +337,15 @@ impl ChunkOptions for ChunkKind<'_> {
             && matches!(self.seats, Seats::Known(_))
     }
 
+    fn may_fit_otherwise(&self) -> bool {
+        let of_modes = |item: &Vec<Option<ModalItem>>| {
+            let modes = self.list.iter();
+            let mut known = modes.filter_map(|mode| item[mode.degree].as_ref());
+            known.any(sums::leaves_out_smaller)
+        };
+        !self.has_one_way && self.again.is_none() && self.modes.items.iter().any(of_modes)
+    }
+
     fn plan(&self, assignment: Assignment) -> Option<Allocation> {
         let mut chosen = self.in_no_ways()?;
         self.choose(&self.members(&assignment), &mut chosen)?;

@@ -79,6 +79,11 @@ pub(in crate::exact) trait ChunkOptions: Send + Sync {
         true
     }
 
+    /// Whether a plan that does not fit in its ways may fit in some that are left out: these are no better in what rows know of, but in what else is held.
+    fn may_fit_otherwise(&self) -> bool {
+        false
+    }
+
     /// The plan of an assignment, where there is one.
     fn plan(&self, assignment: Assignment) -> Option<Allocation>;
 

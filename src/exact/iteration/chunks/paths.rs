@@ -234,8 +234,16 @@ impl<'a> PathSearch<'a> {
         }
     }
 
+    /// What the one plan of whole counts takes, in ns, and `u64::MAX` where it does not fit; `None` where there may be several, or none has them. It is offered.
+    pub(super) fn only_ns(&self, incumbent: &mut Incumbent, counts: &[Vec<f64>]) -> Option<u64> {
+        let plan = self.only_plan(counts)?;
+        let ns = incumbent.measure(&plan);
+        incumbent.offer_some(ns.map(|_| plan));
+        ns.or((!self.options.may_fit_otherwise()).then_some(u64::MAX))
+    }
+
     /// The one plan of whole counts; `None` where there may be several, or none has them.
-    pub(super) fn only_plan(&self, counts: &[Vec<f64>]) -> Option<Allocation> {
+    fn only_plan(&self, counts: &[Vec<f64>]) -> Option<Allocation> {
         let row = self.options.row();
         if !super::is_row(row) || self.kind_of.contains(&None) {
             return None;

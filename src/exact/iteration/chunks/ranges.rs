@@ -132,9 +132,7 @@ fn ask(search: &mut PathSearch, incumbent: &mut Incumbent, (asked_ns, within): (
                     return Answer::Plan;
                 }
                 // Rows know it to some ns.
-                let only = search.only_plan(&counts);
-                let exact_ns = only.and_then(|plan| incumbent.measure(&plan));
-                if exact_ns.is_none_or(|ns| ns <= asked_ns) {
+                if search.only_ns(incumbent, &counts).is_none_or(|ns| ns <= asked_ns) {
                     return Answer::Undecided;
                 }
             }

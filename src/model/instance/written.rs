@@ -123,6 +123,14 @@ impl Instance {
             });
             named.collect()
         };
+        let base = layer
+            .modes
+            .iter()
+            .find(|mode| mode.tensor == 1)
+            .or(layer.modes.first());
+        // Of a frozen layer that stands in its modes alone, what reads it takes the weights from these.
+        let is_base = layer.only_in_modes && base.is_some_and(|base| base.tensor == mode.tensor);
+        let frozen_bytes = if is_base { layer.frozen_bytes } else { 0 };
         ModeSpec {
             tensor: Some(mode.tensor),
             recompute: Some(mode.recompute.clone()),
@@ -133,12 +141,12 @@ impl Instance {
             fixed_ms: own.fixed_ms,
             times: by_kind,
             work: None,
-            parameter_bytes: mode.parameter_bytes as f64,
+            parameter_bytes: (mode.parameter_bytes + frozen_bytes) as f64,
             shared_bytes: layer.shared.as_ref().map(|_| mode.shared_bytes as f64),
             experts: mode.experts.map(|experts| experts_spec(layer, experts)),
             gradient_bytes: Some(mode.gradient_bytes as f64),
             stash_bytes: mode.stash_bytes as f64,
-            resident_bytes: mode.resident_bytes as f64,
+            resident_bytes: (mode.resident_bytes - frozen_bytes) as f64,
             kv_bytes_per_token: mode.cache.token_bytes as f64,
             state_bytes_per_sequence: mode.cache.sequence_bytes as f64,
             workspace_bytes: mode.workspace_bytes as f64,

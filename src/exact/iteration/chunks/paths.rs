@@ -239,7 +239,7 @@ impl<'a> PathSearch<'a> {
         let plan = self.only_plan(counts)?;
         let ns = incumbent.measure(&plan);
         incumbent.offer_some(ns.map(|_| plan));
-        ns.or((!self.options.may_fit_otherwise()).then_some(u64::MAX))
+        ns.or_else(|| (!self.options.may_fit_otherwise()).then_some(u64::MAX))
     }
 
     /// The one plan of whole counts; `None` where there may be several, or none has them.

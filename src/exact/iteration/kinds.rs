@@ -1,14 +1,19 @@
 //! What stages with modes may be: of one tensor degree and number of replicas all, so that each replica of a plan is a pipeline of single devices
 //! of its own; or of any.
 
-use super::options::{StageOption, StageOptions};
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
+use super::options::{Left, StageOption, StageOptions, Stock};
 use super::simple::simple_bound;
 use super::sums::KnownSums;
 use crate::exact::modal::plan_of;
 use crate::model::settings::Settings;
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
-use crate::problem::modes::{INSIDE, LayerWays, Memory, ModalItem, ModalTransfer, Modes, Passes, StageMode};
+use crate::problem::modes::{
+    Flight, INSIDE, Knapsack, LayerWays, Memory, ModalItem, ModalTransfer, Modes, Passes, StageMode,
+};
 use crate::problem::{Assignment, Problem, Transfer};
 
 /// Plans whose stages have some of these modes.
@@ -17,13 +22,17 @@ pub(super) struct Kinds<'a> {
     modes: &'a Modes,
     /// The modes.
     list: Vec<StageMode>,
-    /// Devices of a unit: those of a stage where all are alike, else one.
-    unit: usize,
     pipeline: Problem,
+    /// The same between nodes, where it is known which boundaries lie there.
+    apart: Option<Problem>,
     /// Whether ways of a layer differ in their backward passes alone.
     has_one_forward: bool,
     /// Whether stages take what is said of their work and transfers.
     takes_as_told: bool,
+    /// For every item, the first that takes and holds the same.
+    alike: Vec<usize>,
+    /// Ways to run stages of such items.
+    known: Mutex<HashMap<Vec<usize>, Vec<StageOption>>>,
 }
 
 /// The same before anything of it is laid out: there are many, and few are looked for.
@@ -31,8 +40,8 @@ pub(super) struct KindFamily<'a> {
     problem: &'a Problem,
     modes: &'a Modes,
     list: Vec<StageMode>,
-    /// How many units of devices there are.
-    units: usize,
+    /// The most stages where all are alike, else devices.
+    most: usize,
     bound_ns: u64,
 }
 
@@ -44,7 +53,6 @@ impl<'a> KindFamily<'a> {
         list: Vec<StageMode>,
     ) -> Option<Self> {
         let most = match list.as_slice() {
-            // Without a choice units are stages.
             [mode] => {
                 let most_stages = modes.most_stages().unwrap_or(usize::MAX);
                 modes.most_of(mode).min(problem.stages()).min(most_stages)
@@ -70,7 +78,7 @@ impl<'a> KindFamily<'a> {
             problem,
             modes,
             list,
-            units: most,
+            most,
             bound_ns,
         })
     }
@@ -82,23 +90,28 @@ impl<'a> KindFamily<'a> {
 
     /// Its plans. What depends on where in its node a stage lies counts at the least that it may be.
     pub(super) fn laid(&self) -> Option<Kinds<'a>> {
-        let (unit, share) = match self.list.as_slice() {
-            [mode] => (self.modes.devices_of(mode), mode.replicas),
-            _ => (1, 1),
+        let share = match self.list.as_slice() {
+            [mode] => mode.replicas,
+            _ => 1,
         };
-        let row = self.problem.of_replica(share, self.units);
+        let row = self.problem.of_replica(share, self.most);
         let mut pipeline = of_least(row, self.modes, &self.list)?;
         // Units that are no stages need not all be taken.
         pipeline.settings.all_stages &= self.list.len() == 1;
+        // Of several rows nobody knows where the next stage lies.
+        let is_told = self.list.len() > 1 && self.modes.rows.len() == 1 && self.modes.links.node.is_some();
+        let apart = is_told.then(|| between_nodes(pipeline.clone(), self.modes, &self.list));
         let mut items = self.modes.items.iter().flatten().flatten();
         Some(Kinds {
             problem: self.problem,
             modes: self.modes,
             list: self.list.clone(),
-            unit,
             pipeline,
+            apart,
             has_one_forward: items.all(|item| item.layers.iter().all(has_one_forward)),
             takes_as_told: self.modes.takes_as_told(),
+            alike: alike(self.modes),
+            known: Mutex::default(),
         })
     }
 }
@@ -149,26 +162,23 @@ impl Kinds<'_> {
             return;
         };
         let stage = StageOf { mode, layers, room };
+        // The pipeline's micro-batches are those of a replica where all are alike.
+        let [units, replicas] = match self.is_one() {
+            true => [0, 1],
+            false => [self.modes.devices_of(mode), mode.replicas],
+        };
         let option = |(works_ns, work_ns), most_left| StageOption {
             works_ns,
             work_ns,
             most_left,
-            units: (self.modes.devices_of(mode) / self.unit) as u32,
-            // The pipeline's micro-batches are those of a replica where all are alike.
-            replicas: if self.is_one() { 1 } else { mode.replicas as u32 },
-            lead: if self.is_one() { 1 } else { mode.replicas as u32 },
+            units: units as u32,
+            replicas: replicas as u32,
             once_ns: self.once_ns(members, mode),
             tag: tag as u32,
         };
-        if !self.is_one() {
-            // Behind there may be nothing.
-            let works_ns = self.works_ns(&stage, 0);
-            options.extend(works_ns.map(|works_ns| option(works_ns, u32::MAX)));
-            return;
-        }
-        let works_ns = |left: usize| self.works_ns(&stage, (left - 1) * mode.replicas);
-        let most = self.pipeline.stages();
-        let mut left = 1;
+        let works_ns = |left: usize| self.works_ns(&stage, (left - replicas) * mode.replicas / replicas);
+        let most = replicas.max(self.stock().most.replicas as usize);
+        let mut left = replicas;
         // The farther from the end, the more is in flight and the longer it takes.
         while let Some(works) = (left <= most).then(|| works_ns(left)).flatten() {
             let (mut same, mut other) = (left, most + 1);
@@ -216,6 +226,42 @@ impl StageOptions for Kinds<'_> {
         !self.modes.has_links || (self.is_one() && self.takes_as_told)
     }
 
+    fn stock(&self) -> Stock {
+        if self.is_one() {
+            return Stock::of_line(&self.pipeline);
+        }
+        let [units, all] = [
+            self.modes.devices as u64,
+            self.pipeline.settings.run_micro_batches(),
+        ];
+        let replicas = match self.modes.flight {
+            Flight::Behind(_) => units.min(all),
+            Flight::None | Flight::All(_) => 0,
+        };
+        Stock {
+            most: Left {
+                units: units as u32,
+                replicas: replicas as u32,
+            },
+            least_replicas: 0,
+            is_open: true,
+        }
+    }
+
+    fn between_nodes(&self) -> Option<(u32, &Problem)> {
+        let node = self.modes.links.node? as u32;
+        self.apart.as_ref().map(|pipeline| (node, pipeline))
+    }
+
+    fn may_begin(&self, tag: u32, left: u32) -> bool {
+        let first = self.modes.devices - left as usize;
+        self.apart.is_none() || self.modes.groups_fit(first, &self.list[tag as usize])
+    }
+
+    fn tags(&self) -> u32 {
+        self.list.len() as u32
+    }
+
     fn may_follow(&self, ahead: u32, behind: u32) -> bool {
         let [ahead, behind] =
             [ahead, behind].map(|tag| self.modes.degrees[self.list[tag as usize].degree].row);
@@ -235,14 +281,19 @@ impl StageOptions for Kinds<'_> {
     }
 
     fn options(&self, members: &[usize]) -> Vec<StageOption> {
-        let mut options = Vec::new();
         if !self.problem.admits_together(members) {
-            return options;
+            return Vec::new();
         }
-        for tag in 0..self.list.len() {
-            self.add_options(members, tag, &mut options);
-        }
-        options
+        let held = members.iter().map(|&item| self.alike[item]).collect();
+        let mut known = self.known.lock().unwrap_or_else(PoisonError::into_inner);
+        let options = known.entry(held).or_insert_with(|| {
+            let mut options = Vec::new();
+            for tag in 0..self.list.len() {
+                self.add_options(members, tag, &mut options);
+            }
+            options
+        });
+        options.clone()
     }
 
     fn plan(&self, assignment: Assignment, tags: &[u32]) -> Option<Allocation> {
@@ -260,6 +311,41 @@ impl StageOptions for Kinds<'_> {
     }
 }
 
+/// For every item, the first that takes and holds the same in every mode, so that stages of either are run in the same ways.
+fn alike(modes: &Modes) -> Vec<usize> {
+    // What depends on which block a layer is of, or on tables that others share, is its own.
+    let is_own = |item: usize| {
+        matches!(modes.knapsack, Knapsack::FirstBlocks(_)) || modes.copies_of(item).next().is_some()
+    };
+    let mut firsts: Vec<usize> = Vec::new();
+    let of_item = |item: usize| {
+        let is_first = |first: &&usize| {
+            let both = modes.items[**first].iter().zip(&modes.items[item]);
+            !is_own(**first)
+                && both
+                    .into_iter()
+                    .all(|(one, other)| are_alike(one.as_ref(), other.as_ref()))
+        };
+        let first = firsts.iter().find(is_first).filter(|_| !is_own(item)).copied();
+        if first.is_none() {
+            firsts.push(item);
+        }
+        first.unwrap_or(item)
+    };
+    (0..modes.items.len()).map(of_item).collect()
+}
+
+/// Whether items take and hold the same at a degree.
+fn are_alike(one: Option<&ModalItem>, other: Option<&ModalItem>) -> bool {
+    let (Some(one), Some(other)) = (one, other) else {
+        return one.is_none() && other.is_none();
+    };
+    let ways = one.layers.iter().map(|layer| &layer.ways);
+    one.once_bytes == other.once_bytes
+        && one.shared_bytes == other.shared_bytes
+        && ways.eq(other.layers.iter().map(|layer| &layer.ways))
+}
+
 /// The pipeline with items and transfers that take what they do in any of the modes at least; `None` where some item has none of them.
 pub(super) fn of_least(mut pipeline: Problem, modes: &Modes, list: &[StageMode]) -> Option<Problem> {
     for (item, of_degrees) in pipeline.items.iter_mut().zip(modes.items.iter()) {
@@ -270,6 +356,16 @@ pub(super) fn of_least(mut pipeline: Problem, modes: &Modes, list: &[StageMode])
         *transfer = least_transfer(modes, list, of_levels);
     }
     Some(pipeline)
+}
+
+/// The pipeline with transfers that take what they do between nodes in any of the modes at least.
+fn between_nodes(mut pipeline: Problem, modes: &Modes, list: &[StageMode]) -> Problem {
+    let level = modes.links.level_between([0, 0], false);
+    for (transfer, of_levels) in pipeline.transfers.iter_mut().zip(modes.transfers.iter()) {
+        let costs = list.iter().map(|mode| least_at(of_levels, mode, level));
+        *transfer = transfer_at(of_levels, costs.min().unwrap_or(0));
+    }
+    pipeline
 }
 
 /// Forward and backward work of an item in the modes that take least in either; `None` where it has none of them.

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::Duration;
 
 use rayon::prelude::*;
 
@@ -14,6 +15,7 @@ use super::prompt;
 use super::relaxation::Relaxation;
 use super::search::PlanSearch;
 use super::sums::KnownSums;
+use crate::exact::halves::Half;
 use crate::exact::homogeneous;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::method::Method;
@@ -33,8 +35,11 @@ const SIDE_BY_SIDE: usize = 2;
 /// Partial plans of a family that are looked at in a turn.
 const NODES_OF_A_TURN: u64 = 5_000;
 
-/// What plans whose stages are alike, and those of one stage a device, may take of the time that is left, where others are allowed.
+/// What plans of one stage a device may take of the time that is left where others are allowed, and whatever else is asked for good plans.
 const SHARE_OF_ALIKE: f64 = 0.5;
+
+/// What plans whose stages are alike take at most before others are looked at, among which they are, too.
+const TIME_OF_ALIKE: Duration = Duration::from_secs(5);
 
 /// What plans of chunks may take that compute again what a framework can be told, where others may too.
 const SHARE_OF_RESTRICTED: f64 = 0.25;
@@ -58,8 +63,11 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
     }
     let is_one_way = problem.settings.objective == Objective::Latency && !problem.settings.mode.trains();
     if is_one_way && !modes.has_links && !problem.settings.may_have_virtual_stages() {
-        let share = share(control);
-        let mut restricted = incumbent.under(share.as_ref().unwrap_or(control));
+        let within = match control.time_limit {
+            Some(_) => share(control, SHARE_OF_ALIKE),
+            None => control.clone(),
+        };
+        let mut restricted = incumbent.under(&within);
         find_soonest(&mut restricted, modes);
         incumbent.join(restricted);
         if incumbent.is_over() {
@@ -80,24 +88,24 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
     };
     // Devices of several chunks are alike but for their kind.
     let others = others.filter(|_| !problem.settings.may_have_virtual_stages());
-    let is_all = others.is_none();
-    let share = share(control);
-    let within = share.as_ref().filter(|_| !is_all).unwrap_or(control);
-    let mut restricted = incumbent.under(within);
     if !chunks.is_empty() {
         // Plans of one stage a device are fewer.
-        let part = self::share(within);
-        search_first(
-            &mut restricted,
-            (&mut families, labels),
-            part.as_ref().unwrap_or(within),
-        )?;
+        let within = share(control, SHARE_OF_ALIKE);
+        search_first(&mut incumbent, (&mut families, labels), &within)?;
     }
     families.extend(chunks);
-    let mut stopped_by = search(&mut restricted, (&mut families, labels), is_all)?;
-    incumbent.join(restricted);
-    if let (Some(others), None) = (others, control.must_stop()) {
-        stopped_by = search_others(&mut incumbent, modes, (others, labels))?;
+    let Some(others) = others else {
+        let stopped_by = search(&mut incumbent, (&mut families, labels), true)?;
+        return Ok(incumbent.finish(stopped_by));
+    };
+    let within = share(control, SHARE_OF_ALIKE);
+    let least = within.time_limit.map(|limit| limit.min(TIME_OF_ALIKE));
+    search_first(&mut incumbent, (&mut families, labels), &within.with_time(least))?;
+    let mut stopped_by = search_others(&mut incumbent, modes, (others, labels))?;
+    if control.must_stop().is_none() && !incumbent.is_over() {
+        // There may be better ones among those that are alike.
+        search(&mut incumbent, (&mut families, labels), false)?;
+        stopped_by = control.must_stop().unwrap_or(stopped_by);
     }
     Ok(incumbent.finish(stopped_by))
 }
@@ -110,17 +118,24 @@ fn search_others(
 ) -> Result<StoppedBy, SolverError> {
     let (problem, control) = (incumbent.problem, incumbent.control);
     let formula = problem.for_the_formula();
+    let [own, other] = [Half::default(), Half::default()];
+    let while_needed = other.control(control);
     let by_formula = || match problem.settings.schedule.is_all_forward_first() {
         true => None,
-        false => plan_of(&formula, control, modes),
+        false => plan_of(&formula, &while_needed, modes),
     };
     let mut families = [others];
     let are_parallel = control.switches.parallel && rayon::current_num_threads() > 1;
+    let mut look = |incumbent: &mut Incumbent| {
+        let stopped_by = search(incumbent, (&mut families, labels), true);
+        own.may_go_on(&other, incumbent.is_over());
+        stopped_by
+    };
     let (stopped_by, plan) = match are_parallel {
-        true => rayon::join(|| search(incumbent, (&mut families, labels), true), by_formula),
+        true => rayon::join(|| look(incumbent), by_formula),
         false => {
             let plan = by_formula();
-            (search(incumbent, (&mut families, labels), true), plan)
+            (look(incumbent), plan)
         }
     };
     incumbent.offer_some(plan);
@@ -159,16 +174,14 @@ pub(super) fn offer_plan_of_period(incumbent: &mut Incumbent, modes: &Modes) {
 /// The best plan that is found for another objective, for a part of the time that is left.
 fn plan_of(guide: &Problem, control: &Control, modes: &Modes) -> Option<Allocation> {
     let control = control.elsewhere();
-    let left = control.remaining();
-    let share = left.map_or(TIME_OF_GUIDES, |left| left.mul_f64(SHARE_OF_ALIKE));
-    let within = control.with_time(Some(share));
+    let within = share(&control, SHARE_OF_ALIKE);
     modal::solve(Incumbent::new(guide, &within), modes).allocation
 }
 
-/// A part of the time that is left, if there is a limit.
-fn share<'a>(control: &'a Control) -> Option<Control<'a>> {
-    let left = control.remaining()?;
-    Some(control.with_time(Some(left.mul_f64(SHARE_OF_ALIKE))))
+/// A part of the time that is left, or some seconds where that has no limit.
+fn share<'a>(control: &'a Control, part: f64) -> Control<'a> {
+    let left = control.remaining();
+    control.with_time(Some(left.map_or(TIME_OF_GUIDES, |left| left.mul_f64(part))))
 }
 
 /// Looks through plans of chunks that compute again what a framework can be told, for a part of the time, where others may too: they are few beside all.
@@ -187,9 +200,7 @@ fn search_restricted_first(
         return Ok(());
     }
     let mut families = chunks(problem, &told);
-    let left = incumbent.control.remaining();
-    let share = left.map_or(TIME_OF_GUIDES, |left| left.mul_f64(SHARE_OF_RESTRICTED));
-    let within = incumbent.control.with_time(Some(share));
+    let within = share(incumbent.control, SHARE_OF_RESTRICTED);
     search_first(incumbent, (&mut families, labels), &within)
 }
 

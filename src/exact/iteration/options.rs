@@ -10,37 +10,87 @@ pub(super) struct StageOption {
     pub works_ns: [u64; 2],
     /// Both together at least: more than their sum, where what takes least in one pass takes more in the other.
     pub work_ns: u64,
-    /// How many units of devices may be left for the stage and those behind it at most, for its memory.
+    /// How many replicas the stage and those behind it may have at most, for its memory.
     pub most_left: u32,
-    /// Units of devices that the stage takes.
+    /// Units of devices that the stage takes; 0 where replicas say how many there are.
     pub units: u32,
-    /// Its replicas, each of which takes its part of the micro-batches, in place of those of the pipeline.
+    /// Its replicas, each of which takes its part of the pipeline's micro-batches.
     pub replicas: u32,
-    /// Replicas of the stage for which there is at most one replica behind in a unit.
-    pub lead: u32,
     /// What the stage does once, when all its tasks are done, in ns.
     pub once_ns: u64,
     /// What tells this way from the others.
     pub tag: u32,
 }
 
+/// What is left for a stage and those behind it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(super) struct Left {
+    /// Units of devices, at most.
+    pub units: u32,
+    /// Replicas of all these stages: what is in flight depends on them.
+    pub replicas: u32,
+}
+
+/// What all stages of a plan may take together.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Stock {
+    /// At most.
+    pub most: Left,
+    /// At least so many replicas.
+    pub least_replicas: u32,
+    /// Whether the most replicas stand for more of them, which are not told apart.
+    pub is_open: bool,
+}
+
+impl Stock {
+    /// A device for each stage.
+    pub(super) fn of_line(problem: &Problem) -> Self {
+        let replicas = problem.stages() as u32;
+        Self {
+            most: Left { units: 0, replicas },
+            least_replicas: if problem.settings.all_stages { replicas } else { 1 },
+            is_open: false,
+        }
+    }
+}
+
 /// What stages may be: the options of a resource-constrained shortest path over ideals (S. Irnich, G. Desaulniers, *Shortest path problems
 /// with resource constraints*, 2005).
 pub(super) trait StageOptions: Send + Sync {
-    /// The pipeline of single devices that no plan is faster than: its items, transfers, units of devices as stages, and micro-batches.
+    /// The pipeline of single devices that no plan is faster than: its items, transfers, stages, and micro-batches.
     fn pipeline(&self) -> &Problem;
 
     /// The ways to run the items of a stage, of which none is as fast as another and may lie as far from the end; empty where it never fits.
     fn options(&self, members: &[usize]) -> Vec<StageOption>;
 
-    /// Whether stages and units are one, and run as single devices do.
+    /// Whether stages have one replica each, and run as single devices do.
     fn is_line(&self) -> bool {
         true
+    }
+
+    /// What there is for stages: single devices, unless another is said.
+    fn stock(&self) -> Stock {
+        Stock::of_line(self.pipeline())
     }
 
     /// Whether no other plan has the same stages and tags and is faster: if not, what is proved of these stays a bound.
     fn is_complete(&self) -> bool {
         true
+    }
+
+    /// How many units a node has and the same pipeline with what transfers take between nodes, where that is known: stages take units in turn then.
+    fn between_nodes(&self) -> Option<(u32, &Problem)> {
+        None
+    }
+
+    /// Whether a stage of a tag may begin with so many units left.
+    fn may_begin(&self, _tag: u32, _left: u32) -> bool {
+        true
+    }
+
+    /// How many tags there are.
+    fn tags(&self) -> u32 {
+        1
     }
 
     /// Whether stages take what is said of their work and transfers: only then it is known where more is in flight than the schedule's own number to hide
@@ -80,9 +130,8 @@ impl StageOptions for Alike<'_> {
             works_ns,
             work_ns: works_ns.iter().sum(),
             most_left,
-            units: 1,
+            units: 0,
             replicas: 1,
-            lead: 1,
             once_ns: self.0.least_sums_ns(members),
             tag: 0,
         };

@@ -4,7 +4,7 @@ use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 
-use super::options::StageOptions;
+use super::options::{Left, StageOptions};
 use super::prefix::Prefix;
 use super::relaxation::{First, Relaxation};
 use super::simple::is_alternating;
@@ -21,8 +21,8 @@ const LOOK: u64 = 256;
 struct Node {
     /// The same without its last stage; its own position where it has none.
     parent: u32,
-    /// How many units of devices are left for stages to come.
-    left: u32,
+    /// What is left for stages to come.
+    left: Left,
     /// What tells how its last stage is run.
     tag: u32,
     /// Whether its [prefix](Prefix) has been looked at.
@@ -40,7 +40,7 @@ pub(super) struct PlanSearch<'a> {
     options: Arc<dyn StageOptions + 'a>,
     relaxation: Relaxation,
     nodes: Vec<Node>,
-    /// Nodes to look at: by bound, and of equals those with fewer units left.
+    /// Nodes to look at: by bound, and of equals those with less left.
     open: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// The least bound of stages that may have a faster plan than the one that was measured, in ns.
     open_ns: u64,
@@ -67,13 +67,13 @@ impl<'a> PlanSearch<'a> {
             most_nodes: (incumbent.control.room_bytes() / (3 * bytes)).min(u32::MAX as usize),
             relaxation,
         };
-        for &count in search.relaxation.counts().to_vec().iter() {
-            let bound_ns = search.relaxation.least_ns(count);
+        for left in search.relaxation.starts() {
+            let bound_ns = search.relaxation.least_ns(left);
             if bound_ns < u64::MAX {
                 let parent = search.nodes.len() as u32;
                 search.push(Node {
                     parent,
-                    left: count as u32,
+                    left,
                     tag: 0,
                     is_refined: true,
                     times: [0, 0],
@@ -88,7 +88,12 @@ impl<'a> PlanSearch<'a> {
     fn push(&mut self, node: Node) {
         let at = self.nodes.len() as u32;
         self.nodes.push(node);
-        self.open.push(Reverse((node.bound_ns, node.left, at)));
+        self.open(&node, at);
+    }
+
+    fn open(&mut self, node: &Node, at: u32) {
+        let left = node.left.units + node.left.replicas;
+        self.open.push(Reverse((node.bound_ns, left, at)));
     }
 
     /// Looks at so many partial plans, unless the bound meets the incumbent before, or a limit does.
@@ -138,22 +143,21 @@ impl<'a> PlanSearch<'a> {
         let node = self.nodes[at as usize];
         let mut stages = self.stages(at);
         let (mut first, mut left) = (node.first, node.left);
-        while left > 0 {
-            let next = self.relaxation.stages[first.ideal as usize].iter();
+        while first.ideal as usize != self.relaxation.all() {
+            let next = self.relaxation.next_stages(first.ideal as usize, left);
             let ahead = stages.last().map(|&(_, tag)| tag);
             let may_follow = |behind: u32| ahead.is_none_or(|ahead| self.options.may_follow(ahead, behind));
-            let next = next.filter(|stage| may_follow(stage.way.tag));
-            let longer = next.filter_map(|stage| {
-                let (longer, bound_ns) = self.relaxation.extended(&first, stage, left as usize)?;
-                Some((longer, bound_ns, stage.way))
+            let next = next.filter(|(stage, _)| may_follow(stage.way.tag));
+            let longer = next.filter_map(|(stage, behind)| {
+                let (longer, bound_ns) = self.relaxation.extended(&first, stage, (left, behind))?;
+                Some((longer, bound_ns, (stage.way.tag, behind)))
             });
             let least = longer.min_by_key(|&(_, bound_ns, _)| bound_ns.max(node.bound_ns));
-            let Some((longer, _, way)) = least else {
+            let Some((longer, _, (tag, behind))) = least else {
                 return;
             };
-            first = longer;
-            left -= way.units;
-            stages.push((first.ideal, way.tag));
+            (first, left) = (longer, behind);
+            stages.push((first.ideal, tag));
         }
         self.offer(&stages, incumbent);
     }
@@ -169,12 +173,12 @@ impl<'a> PlanSearch<'a> {
             if bound_ns > node.bound_ns {
                 self.nodes[at as usize].bound_ns = bound_ns;
                 if bound_ns <= incumbent.target_ns() {
-                    self.open.push(Reverse((bound_ns, node.left, at)));
+                    self.open(&self.nodes[at as usize].clone(), at);
                 }
                 return;
             }
         }
-        if node.left == 0 {
+        if node.first.ideal as usize == self.relaxation.all() {
             self.offer(&self.stages(at), incumbent);
             if !self.options.is_complete() {
                 self.open_ns = self.open_ns.min(node.bound_ns);
@@ -187,28 +191,27 @@ impl<'a> PlanSearch<'a> {
     /// Adds every stage that may come next, if plans with it may cost at most `target_ns`.
     fn branch(&mut self, at: u32, target_ns: u64) {
         let node = self.nodes[at as usize];
-        for s in 0..self.relaxation.stages[node.first.ideal as usize].len() {
-            let stage = self.relaxation.stages[node.first.ideal as usize][s];
-            if node.first.ideal > 0 && !self.options.may_follow(node.tag, stage.way.tag) {
-                continue;
-            }
-            let Some((first, bound_ns)) = self.relaxation.extended(&node.first, &stage, node.left as usize)
-            else {
-                continue;
-            };
-            let bound_ns = node.bound_ns.max(bound_ns);
-            if bound_ns <= target_ns {
-                self.push(Node {
+        let is_first = node.first.ideal == 0;
+        let may_come = |tag: u32| is_first || self.options.may_follow(node.tag, tag);
+        let next = self.relaxation.next_stages(node.first.ideal as usize, node.left);
+        let longer = next
+            .filter(|(stage, _)| may_come(stage.way.tag))
+            .filter_map(|(stage, behind)| {
+                let (first, bound_ns) = self
+                    .relaxation
+                    .extended(&node.first, stage, (node.left, behind))?;
+                (bound_ns <= target_ns).then_some(Node {
                     parent: at,
-                    left: node.left - stage.way.units,
+                    left: behind,
                     tag: stage.way.tag,
                     is_refined: false,
                     times: stage.times,
                     first,
-                    bound_ns,
-                });
-            }
-        }
+                    bound_ns: node.bound_ns.max(bound_ns),
+                })
+            });
+        let longer: Vec<Node> = longer.collect();
+        longer.into_iter().for_each(|node| self.push(node));
     }
 
     /// The nodes from the first stage to this one.
@@ -226,11 +229,9 @@ impl<'a> PlanSearch<'a> {
         let node = self.nodes[at as usize];
         let stages: Vec<[u64; 2]> = self.path(at).iter().map(|node| node.times).collect();
         let prefix = Prefix {
-            all: stages.len() + node.left as usize,
+            all: stages.len() + node.left.replicas as usize,
             stages: &stages,
-            rest_ns: self
-                .relaxation
-                .rest_ns(node.first.ideal as usize, node.left as usize),
+            rest_ns: self.relaxation.rest_ns(node.first.ideal as usize, node.left),
             micro_batches: self.options.pipeline().settings.run_micro_batches() as usize,
         };
         prefix.bound_ns() + node.first.once_ns

@@ -153,6 +153,16 @@ pub(crate) const FEW_CONSUMERS: usize = 8;
 /// It depends on the set alone, not on its place in the pipeline: the reason why dynamic programs over sets work. Time O(members and
 /// ends of what they produce, and what they consume), beside sorting the latter.
 pub fn stage_cost(problem: &Problem, members: &[usize], inside: impl Fn(usize) -> bool) -> StageCost {
+    stage_cost_by(problem, members, inside, |t, _| &problem.transfers[t])
+}
+
+/// The same where transfers of these numbers take what is said of either side.
+pub(crate) fn stage_cost_by<'t>(
+    problem: &Problem,
+    members: &[usize],
+    inside: impl Fn(usize) -> bool,
+    paid: impl Fn(usize, Side) -> &'t Transfer,
+) -> StageCost {
     let mode = problem.settings.communication;
     let mut cost = StageCost::default();
     // Transfers of many consumers that a member receives.
@@ -164,15 +174,15 @@ pub fn stage_cost(problem: &Problem, members: &[usize], inside: impl Fn(usize) -
             if item != transfer.producer && transfer.consumers.len() > FEW_CONSUMERS {
                 wide.push(t);
             } else if let Some(side) = side_at(transfer, item, &inside) {
-                cost.add_transfer(mode, transfer, side);
+                cost.add_transfer(mode, paid(t, side), side);
             }
         }
     }
     wide.sort_unstable();
     wide.dedup();
-    for transfer in wide.into_iter().map(|t| &problem.transfers[t]) {
-        if !inside(transfer.producer) {
-            cost.add_transfer(mode, transfer, Side::Consumer);
+    for t in wide {
+        if !inside(problem.transfers[t].producer) {
+            cost.add_transfer(mode, paid(t, Side::Consumer), Side::Consumer);
         }
     }
     cost

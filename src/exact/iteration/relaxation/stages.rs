@@ -1,0 +1,166 @@
+//! The stages between ideals, and what they take by where they begin and end.
+
+use std::cmp::Ordering;
+
+use super::Relaxation;
+use crate::exact::incumbent::Incumbent;
+use crate::exact::iteration::in_flight::Delays;
+use crate::exact::iteration::options::{StageOption, StageOptions};
+use crate::problem::cost::{self, Side, StageCost};
+use crate::problem::plan::StoppedBy;
+
+/// The most stages: half a gigabyte.
+const MOST_STAGES: usize = 6_000_000;
+
+/// A stage that holds the items between two ideals.
+#[derive(Clone, Copy, Debug)]
+pub(in crate::exact::iteration) struct Stage {
+    /// The larger ideal.
+    pub to: u32,
+    /// Where it ends.
+    pub(super) behind: Boundary,
+    /// How it is run.
+    pub way: StageOption,
+    /// Forward and backward time of its worker, in ns, each at least.
+    pub times: [u64; 2],
+    /// Both together at least.
+    pub load_ns: u64,
+    /// Time that a micro-batch spends in it and on its way to and from the next stage at least, in ns.
+    pub latency_ns: u64,
+    /// Time until its link out has sent all but the last gradient, from the arrival of the first micro-batch on, in ns; 0 without links.
+    pub sending_ns: u64,
+}
+
+/// Where stages meet.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Boundary {
+    /// In a node, or nobody knows.
+    Anywhere = 0,
+    /// Between nodes.
+    Apart = 1,
+}
+
+impl Relaxation {
+    /// Adds all that plans may have which are better than the incumbent's, and says the delays of each boundary.
+    ///
+    /// # Errors
+    ///
+    /// Too many, or a limit.
+    pub(super) fn add_stages(
+        &mut self,
+        options: &dyn StageOptions,
+        incumbent: &Incumbent,
+    ) -> Result<Vec<Delays>, StoppedBy> {
+        let control = incumbent.control;
+        let upper_ns = u128::from(incumbent.target_ns());
+        let most = MOST_STAGES.min(control.room_bytes() / (2 * size_of::<Stage>()));
+        let mut count = 0;
+        let mut delays = vec![Delays::default(); self.ideals.sets.len()];
+        for to in 1..self.ideals.sets.len() {
+            control.check_limits()?;
+            // Both only grow with the stage.
+            let may_take = |from: usize, stage_ns: u64, micro_batches: u64| {
+                u128::from(self.work_ns[from]) + u128::from(micro_batches) * u128::from(stage_ns) <= upper_ns
+            };
+            let least_share = self.micro_batches.div_ceil(options.most_replicas());
+            let may_be = |from: &usize| may_take(*from, self.work_ns[to] - self.work_ns[*from], least_share);
+            for from in self.ideals.inside_while(to, |from| may_be(&from)) {
+                let members = self.ideals.between(from, to);
+                let ways = options.options(&members);
+                if ways.is_empty() {
+                    continue;
+                }
+                let place = |item: usize| match [from, to].map(|ideal| self.ideals.sets[ideal].contains(item))
+                {
+                    [true, _] => Ordering::Less,
+                    [false, true] => Ordering::Equal,
+                    [false, false] => Ordering::Greater,
+                };
+                for ([before, behind], cost) in &costs(options, &members, place) {
+                    delays[from].take_behind(cost);
+                    delays[to].take_before(cost);
+                    let stages = ways.iter().map(|way| self.stage((to, *behind), way, cost));
+                    let stages =
+                        stages.filter(|stage| may_take(from, stage.load_ns, self.share_of(&stage.way)));
+                    let stages: Vec<Stage> = stages.collect();
+                    count += stages.len();
+                    self.stages[from][*before as usize].extend(stages);
+                }
+            }
+            if count > most {
+                return Err(StoppedBy::SizeLimit);
+            }
+        }
+        Ok(delays)
+    }
+
+    fn stage(&self, (to, behind): (usize, Boundary), way: &StageOption, cost: &StageCost) -> Stage {
+        let [forward_ns, backward_ns] = way.works_ns;
+        let times = [
+            forward_ns + cost.forward.communication_ns,
+            backward_ns + cost.backward.communication_ns,
+        ];
+        let load_ns = way.work_ns + cost.forward.communication_ns + cost.backward.communication_ns;
+        let sent_ns = cost.forward.link_out_ns + cost.backward.link_out_ns;
+        let sending_ns = match sent_ns {
+            0 => 0,
+            // Something may be sent back only after it has come here and on.
+            _ if cost.forward.link_out_ns == 0 => 0,
+            _ => times[0] + self.share_of(way) * sent_ns - cost.backward.link_out_ns,
+        };
+        let (there_ns, back_ns) = (cost.forward.link_out_ns, cost.backward.link_in_ns);
+        let on_the_way_ns = match to == self.all() {
+            // Between its passes both links of the last stage work side by side.
+            true => there_ns.max(back_ns),
+            false => there_ns + back_ns,
+        };
+        Stage {
+            to: to as u32,
+            behind,
+            way: *way,
+            times,
+            load_ns,
+            latency_ns: load_ns + on_the_way_ns,
+            sending_ns,
+        }
+    }
+}
+
+/// What transfers cost a stage at least, by where it begins and ends.
+///
+/// * `place`: where an item lies.
+fn costs(
+    options: &dyn StageOptions,
+    members: &[usize],
+    place: impl Fn(usize) -> Ordering,
+) -> Vec<([Boundary; 2], StageCost)> {
+    let pipeline = options.pipeline();
+    let inside = |item: usize| place(item).is_eq();
+    let Some((_, apart)) = options.between_nodes() else {
+        return vec![(
+            [Boundary::Anywhere; 2],
+            cost::stage_cost(pipeline, members, inside),
+        )];
+    };
+    let both = [Boundary::Anywhere, Boundary::Apart];
+    let pairs = both
+        .into_iter()
+        .flat_map(|before| both.map(|behind| [before, behind]));
+    let with_cost = |ends: [Boundary; 2]| {
+        let is_apart = |other: usize| match place(other) {
+            Ordering::Less => ends[0] == Boundary::Apart,
+            Ordering::Equal => false,
+            Ordering::Greater => ends[1] == Boundary::Apart,
+        };
+        // Of several it takes the link that goes farthest.
+        let paid = |t: usize, side: Side| match side {
+            Side::Producer if pipeline.transfers[t].consumers.iter().any(|&to| is_apart(to)) => {
+                &apart.transfers[t]
+            }
+            Side::Consumer if is_apart(pipeline.transfers[t].producer) => &apart.transfers[t],
+            Side::Producer | Side::Consumer => &pipeline.transfers[t],
+        };
+        (ends, cost::stage_cost_by(pipeline, members, inside, paid))
+    };
+    pairs.map(with_cost).collect()
+}

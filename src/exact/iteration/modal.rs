@@ -15,7 +15,6 @@ use super::prompt;
 use super::relaxation::Relaxation;
 use super::search::PlanSearch;
 use super::sums::KnownSums;
-use crate::exact::halves::Half;
 use crate::exact::homogeneous;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::method::Method;
@@ -101,45 +100,13 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
     let within = share(control, SHARE_OF_ALIKE);
     let least = within.time_limit.map(|limit| limit.min(TIME_OF_ALIKE));
     search_first(&mut incumbent, (&mut families, labels), &within.with_time(least))?;
-    let mut stopped_by = search_others(&mut incumbent, modes, (others, labels))?;
+    let mut stopped_by = search(&mut incumbent, (&mut [others], labels), true)?;
     if control.must_stop().is_none() && !incumbent.is_over() {
         // There may be better ones among those that are alike.
         search(&mut incumbent, (&mut families, labels), false)?;
         stopped_by = control.must_stop().unwrap_or(stopped_by);
     }
     Ok(incumbent.finish(stopped_by))
-}
-
-/// Looks through plans whose stages may have any modes, and beside that for the one of least formula, which runs well: the search begins with what takes long.
-fn search_others(
-    incumbent: &mut Incumbent,
-    modes: &Modes,
-    (others, labels): (Family, &[String]),
-) -> Result<StoppedBy, SolverError> {
-    let (problem, control) = (incumbent.problem, incumbent.control);
-    let formula = problem.for_the_formula();
-    let [own, other] = [Half::default(), Half::default()];
-    let while_needed = other.control(control);
-    let by_formula = || match problem.settings.schedule.is_all_forward_first() {
-        true => None,
-        false => plan_of(&formula, &while_needed, modes),
-    };
-    let mut families = [others];
-    let are_parallel = control.switches.parallel && rayon::current_num_threads() > 1;
-    let mut look = |incumbent: &mut Incumbent| {
-        let stopped_by = search(incumbent, (&mut families, labels), true);
-        own.may_go_on(&other, incumbent.is_over());
-        stopped_by
-    };
-    let (stopped_by, plan) = match are_parallel {
-        true => rayon::join(|| look(incumbent), by_formula),
-        false => {
-            let plan = by_formula();
-            (look(incumbent), plan)
-        }
-    };
-    incumbent.offer_some(plan);
-    stopped_by
 }
 
 /// Looks for the plan that one micro-batch passes soonest, of stages that are alike where they have to be.

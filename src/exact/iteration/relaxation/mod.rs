@@ -16,8 +16,9 @@ use crate::search::ideals::{Ideals, IdealsError};
 /// More ideals than this have more stages between them than can be looked at.
 const MOST_IDEALS: usize = 50_000;
 
-/// The most states of ideals and what is left behind them, where that may be told apart less.
+/// The most states of ideals and what is left behind them, and of the stages that begin there, where that may be told apart less: some seconds.
 const MOST_STATES: usize = 6_000_000;
+const MOST_STAGES_OF_STATES: usize = 2_000_000_000;
 
 /// The most ways to go on that are told apart behind an ideal with something left, and of all of these.
 const MOST_WAYS: usize = 8;
@@ -76,15 +77,6 @@ pub(super) struct First {
     may_have_more: bool,
 }
 
-/// A stock of as many replicas as may be told apart with so many ideals.
-fn told_apart(mut stock: Stock, ideals: usize) -> Stock {
-    if stock.is_open {
-        let states = MOST_STATES / (ideals * (stock.most.units as usize + 1));
-        stock.most.replicas = stock.most.replicas.min(states as u32);
-    }
-    stock
-}
-
 impl Relaxation {
     /// Enumerates ideals and stages, as far as plans may be better than the incumbent's.
     ///
@@ -121,7 +113,7 @@ impl Relaxation {
             stages: vec![Default::default(); ideals.sets.len()],
             node: options.between_nodes().map(|(node, _)| node),
             may_begin: Vec::new(),
-            stock: told_apart(options.stock(), ideals.sets.len()),
+            stock: options.stock(),
             ideals,
             rests: Vec::new(),
             micro_batches: settings.run_micro_batches(),
@@ -146,8 +138,21 @@ impl Relaxation {
                 delays,
             });
         }
+        relaxation.tell_apart_less();
         relaxation.fill(incumbent)?;
         Ok(relaxation)
+    }
+
+    /// Tells as few replicas apart as there is time for.
+    fn tell_apart_less(&mut self) {
+        if self.stock.is_open {
+            let units = self.stock.most.units as usize + 1;
+            let stages: usize = self.stages.iter().flatten().map(Vec::len).sum();
+            let by_states = MOST_STATES / (self.ideals.sets.len() * units);
+            let by_stages = MOST_STAGES_OF_STATES / (stages.max(1) * units);
+            let most = by_states.min(by_stages) as u32;
+            self.stock.most.replicas = self.stock.most.replicas.min(most);
+        }
     }
 
     /// The ideal of all items.

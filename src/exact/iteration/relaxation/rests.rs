@@ -172,3 +172,44 @@ impl Least {
         self.own_ns.min(self.long_ns).min(self.more_ns)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    #[test]
+    fn every_way_is_beaten_by_one_that_is_kept_and_none_of_these_by_another() {
+        let mut rng = ChaCha8Rng::seed_from_u64(1);
+        for case in 0..2_000 {
+            let mut drawn = || rng.random_range(0..12u64);
+            let mut way = || {
+                let [passage_ns, own_ns, long_ns, more_ns] = std::array::from_fn(|_| drawn());
+                let [long_ns, more_ns] =
+                    [long_ns, more_ns].map(|ns| if case % 2 == 0 { u64::MAX } else { ns });
+                let least = Least {
+                    own_ns,
+                    long_ns,
+                    more_ns,
+                };
+                Rest { passage_ns, least }
+            };
+            let all: Vec<Rest> = (0..20).map(|_| way()).collect();
+            let mut kept = Vec::new();
+            all.iter().for_each(|&rest| add(&mut kept, rest));
+            assert!(kept.is_sorted_by_key(|way| way.passage_ns), "{kept:?}");
+            let others = |at: usize| kept.iter().enumerate().filter(move |&(other, _)| other != at);
+            for (at, way) in kept.iter().enumerate() {
+                assert!(!others(at).any(|(_, other)| way.is_beaten_by(other)), "{kept:?}");
+            }
+            for most in 1..6 {
+                let fewer = merged(kept.clone(), most);
+                assert!(fewer.len() <= most, "{fewer:?}");
+                let is_bounded = |way: &Rest| fewer.iter().any(|least| way.is_beaten_by(least));
+                assert!(all.iter().all(is_bounded), "{all:?} {fewer:?}");
+            }
+        }
+    }
+}

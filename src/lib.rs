@@ -111,6 +111,7 @@
 //! | HiGHS: options, limits, what its answers mean | [`solver`] |
 //! | the size of micro-batches, and what choices are worth | `solve::global_batch`, on the screen `report::global_batch` |
 //! | what is said where there is no plan | `solve::least_memory`, `solve::remedies`; reasons that options alone give: [`settings`] |
+//! | what a framework's region costs against plans of any | `solve::unrestricted` |
 //! | how the optimum changes with bandwidth, memory, stages, devices or tokens | [`mod@what_if`] |
 //! | a heuristic | [`heuristics`]: one file and one row of [`heuristics::METHODS`] |
 //! | how a plan runs: schedules, traces, jitter | [`simulate`], on the lanes and orders of [`pipeline`] |

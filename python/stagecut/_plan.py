@@ -123,6 +123,15 @@ class LeastMemory(TypedDict, total=False):
     """What one kind would need if all others stayed as they are, where devices differ; absent elsewhere."""
 
 
+class Unrestricted(TypedDict, total=False):
+    """Plans of the same problem without its region, in ms."""
+
+    objective_ms: float
+    """The best one that was found; absent where none was."""
+    bound_ms: float
+    """None takes less."""
+
+
 class Statistics(TypedDict, total=False):
     """How a plan was found. What does not apply to a method is absent."""
 
@@ -298,6 +307,12 @@ class Plan(Document):
         """How much memory a plan would need; ``None`` unless there is no plan for lack of memory."""
         found: Any = self._parts.get("least_memory")
         return None if found is None else cast(LeastMemory, MappingProxyType(found))
+
+    @property
+    def unrestricted(self) -> Unrestricted | None:
+        """What is known of plans that keep to no region; ``None`` unless one was asked for (``target``, ``uniform``) and there was time to ask."""
+        found: Any = self._parts.get("unrestricted")
+        return None if found is None else cast(Unrestricted, MappingProxyType(found))
 
     @property
     def overruns(self) -> tuple[Overrun, ...]:

@@ -43,7 +43,7 @@ def test_options_are_written_down_as_they_are():
 
 def test_rows_and_words_are_those_of_the_native_half():
     plans = json.loads(_stagecut.names())["plan"]["$defs"]
-    rows = {name: getattr(_plan, name) for name in ("KindMemory", "LeastMemory", "Overrun", "Statistics", "Throughput", "TooLarge")}
+    rows = {name: getattr(_plan, name) for name in ("KindMemory", "LeastMemory", "Overrun", "Statistics", "Throughput", "TooLarge", "Unrestricted")}
     for name, row in {**rows, "PlanMode": _plan.Mode, "PlanRun": _plan.Run}.items():
         assert set(row.__annotations__) == set(plans[name]["properties"]), name
     for name, words in {"Status": _document.Status, "StoppedBy": _document.StoppedBy}.items():

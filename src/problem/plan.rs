@@ -114,6 +114,9 @@ pub struct Plan {
     /// Options with which a plan was found where there is none as it was asked, each as the command line has it.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub remedies: Vec<String>,
+    /// What is known of plans that keep to no region, where one is asked for (`target`, `uniform`): absent where there was no time to ask.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unrestricted: Option<Unrestricted>,
     /// How much memory a plan would need; absent unless there is no plan for lack of memory.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub least_memory: Option<LeastMemory>,
@@ -217,6 +220,18 @@ impl std::fmt::Display for StoppedBy {
             Self::SolverError => "solver-error",
         })
     }
+}
+
+/// Plans of the same problem without its region.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(deny_unknown_fields)]
+#[non_exhaustive]
+pub struct Unrestricted {
+    /// The best one that was found, in ms; absent where none was.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub objective_ms: Option<f64>,
+    /// None takes less, in ms.
+    pub bound_ms: f64,
 }
 
 /// How much memory a plan needs, the same for every stage.
@@ -416,6 +431,7 @@ impl Plan {
                 _ => Vec::new(),
             },
             remedies: Vec::new(),
+            unrestricted: None,
             least_memory: None,
             overruns: Vec::new(),
             statistics: match status {
@@ -505,6 +521,7 @@ impl Plan {
             split: None,
             reasons: settings.reasons(instance),
             remedies: Vec::new(),
+            unrestricted: None,
             least_memory: None,
             overruns: Vec::new(),
             statistics: Statistics::default(),

@@ -19,4 +19,5 @@ pub mod planning;
 pub mod posed;
 #[cfg(feature = "cli")]
 pub mod remedies;
+mod unrestricted;
 pub mod what_if;

@@ -54,6 +54,7 @@ pub fn plan(stages: Vec<PlanStage>) -> Plan {
         split: None,
         reasons: Vec::new(),
         remedies: Vec::new(),
+        unrestricted: None,
         run: None,
         throughput: None,
         times: Vec::new(),

@@ -13,4 +13,5 @@ mod formulate;
 mod global_batch;
 mod planning;
 mod remedies;
+mod unrestricted;
 mod what_if;

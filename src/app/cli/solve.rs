@@ -29,6 +29,8 @@ pub(super) fn solve(args: &SolveArgs) -> Result<Ending, CliError> {
     if plan.status == Status::Infeasible {
         help(args, &posed, &mut plan)?;
     }
+    let search = |control: &Control| posed.unrestricted(&plan, control);
+    plan.unrestricted = searched(&args.output, &args.search, &posed, search)?;
     args.output.settle(&mut plan.statistics);
     written(&instance, &plan, &args.output)?;
     Ok(match plan.status {

@@ -53,6 +53,7 @@ pub fn solve(instance: &Instance, options: &Options, watch: Watch) -> Result<Str
         let remedies = posed.help(&options.pipeline, &mut plan, &control, &|_| ())?;
         plan.remedies = remedies.iter().map(|remedy| remedy.written(BY_FIELD)).collect();
     }
+    plan.unrestricted = posed.unrestricted(&plan, &options.control(watch.interrupt))?;
     Ok(report::json(&plan))
 }
 

@@ -287,17 +287,11 @@ pub(super) fn facts(
     facts.extend(how_it_runs(plan, digits).map(|run| ("run", run)));
     facts.extend(prompt(plan, digits).map(|prompt| ("prompt", prompt)));
     facts.extend(sizes(plan, digits).map(|sizes| ("chunks", sizes)));
-    if let Some(ms) = plan.statistics.estimate_ms {
-        let of = format!(
-            "{} ms (what `{}` minimises, by its own model)",
-            digits.ms(ms),
-            plan.method
-        );
-        facts.push(("estimate", of));
-    }
+    facts.extend(estimate(plan, digits).map(|estimate| ("estimate", estimate)));
     facts.push(("status", plan.status.to_string()));
     facts.push(("stopped by", plan.stopped_by.to_string()));
     facts.push(("region", region(plan)));
+    facts.extend(price(plan, digits).map(|price| ("price", price)));
     facts.push(("problem", problem(instance, plan)));
     facts.extend(times::described(&plan.times).map(|times| ("times", times)));
     facts.extend(once(instance, plan).map(|once| ("once", once)));
@@ -325,6 +319,42 @@ pub(super) fn facts(
         }
     }
     facts
+}
+
+/// What a heuristic takes its plan for.
+fn estimate(plan: &Plan, digits: Digits) -> Option<String> {
+    let ms = digits.ms(plan.statistics.estimate_ms?);
+    Some(format!(
+        "{ms} ms (what `{}` minimises, by its own model)",
+        plan.method
+    ))
+}
+
+/// What the region costs against plans of none.
+fn price(plan: &Plan, digits: Digits) -> Option<String> {
+    let (free, objective_ms) = (plan.unrestricted?, plan.objective_ms?);
+    let costs = match plan.problem.target {
+        Some(target) => format!("`{target}` costs"),
+        None => "equal degrees cost".into(),
+    };
+    let best_ms = free.objective_ms.unwrap_or(f64::INFINITY).min(objective_ms);
+    let bound_ms = free.bound_ms.min(best_ms);
+    let [least, most] = [best_ms, bound_ms].map(|ms| percent(objective_ms / ms - 1.0));
+    let [best, bound] = [best_ms, bound_ms].map(|ms| digits.ms(ms));
+    Some(match (best_ms < objective_ms, bound_ms < best_ms) {
+        (false, false) => format!("{costs} nothing: no plan of any region takes less"),
+        (true, false) => format!("{costs} {least}: the best plan of any region takes {best} ms"),
+        (false, true) => {
+            format!(
+                "{costs} {most} at most: no better plan of any region was found, and none takes less than {bound} ms"
+            )
+        }
+        (true, true) => {
+            format!(
+                "{costs} {least} to {most}: a plan of any region takes {best} ms, and none less than {bound} ms"
+            )
+        }
+    })
 }
 
 /// How it runs: what fill and drain are, and what is left of a second, so that a period is not taken for what runs.

@@ -110,6 +110,7 @@ fn plan(row: &Row, instance: &Instance, store: &Store) -> Option<Plan> {
         split: None,
         reasons: Vec::new(),
         remedies: Vec::new(),
+        unrestricted: None,
         run: None,
         throughput: None,
         times: Vec::new(),

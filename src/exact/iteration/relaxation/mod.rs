@@ -147,7 +147,8 @@ impl Relaxation {
     fn tell_apart_less(&mut self) {
         if self.stock.is_open {
             let units = self.stock.most.units as usize + 1;
-            let stages: usize = self.stages.iter().flatten().map(Vec::len).sum();
+            let at = |[anywhere, apart]: &[Vec<Stage>; 2]| anywhere.len().max(apart.len());
+            let stages: usize = self.stages.iter().map(at).sum();
             let by_states = MOST_STATES / (self.ideals.sets.len() * units);
             let by_stages = MOST_STAGES_OF_STATES / (stages.max(1) * units);
             let most = by_states.min(by_stages) as u32;
@@ -330,7 +331,7 @@ impl Relaxation {
                 _ => self.rests[count - 1].push(&[], u64::MAX),
             }
         }
-        let mut room = MOST_WAYS_IN_ALL;
+        let mut room = MOST_WAYS_IN_ALL.min(incumbent.control.room_bytes() / (2 * size_of::<Rest>()));
         for from in (0..count - 1).rev() {
             incumbent.control.check_limits()?;
             let most = (room / (states * (from + 1))).clamp(1, MOST_WAYS);

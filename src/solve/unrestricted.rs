@@ -10,8 +10,8 @@ use crate::solve::error::Error;
 use crate::solve::methods::Method;
 use crate::solve::posed::Posed;
 
-/// How long a search may take at most: it is an answer to a question that was not asked.
-const PATIENCE: Duration = Duration::from_secs(20);
+/// How long a search may take at least and at most: it is an answer to a question that was not asked.
+const PATIENCE: [Duration; 2] = [Duration::from_secs(1), Duration::from_secs(20)];
 
 impl Posed<'_> {
     /// What is known of plans that keep to no region, where one was asked for and a plan found, in what is left of the time that its search was given.
@@ -22,16 +22,14 @@ impl Posed<'_> {
     pub fn unrestricted(&self, plan: &Plan, control: &Control) -> Result<Option<Unrestricted>, Error> {
         let spent = Duration::try_from_secs_f64(plan.statistics.seconds).unwrap_or_default();
         let left = control.time_limit.map(|limit| limit.saturating_sub(spent));
-        let patience = left.map_or(PATIENCE, |left| left.min(PATIENCE));
+        let [least, most] = PATIENCE;
+        let patience = left.map_or(most, |left| left.min(most));
         let Some(settings) = without_region(&self.settings) else {
             return Ok(None);
         };
         let method = Method::Exact(exact::Method::Exact);
-        if plan.stages.is_empty()
-            || plan.method != method.name()
-            || patience.is_zero()
-            || self.chooses_chunks()
-        {
+        let is_answer = plan.method == method.name() && !plan.stages.is_empty();
+        if !is_answer || patience < least || control.is_interrupted() || self.chooses_chunks() {
             return Ok(None);
         }
         let within = Control {
@@ -39,7 +37,10 @@ impl Posed<'_> {
             beat_ns: None,
             ..control.with_time(Some(patience))
         };
-        let free = Posed::with_settings(self.instance, settings)?.solve(method, &within)?;
+        let Ok(free) = Posed::with_settings(self.instance, settings) else {
+            return Ok(None);
+        };
+        let free = free.solve(method, &within)?;
         Ok(free.bound_ms.map(|bound_ms| Unrestricted {
             objective_ms: free.objective_ms,
             bound_ms,

@@ -134,15 +134,11 @@ fn find_soonest(incumbent: &mut Incumbent, modes: &Modes) {
 
 /// Begins with the plan of least period: where devices differ, partial plans know nothing of how many of each are left.
 pub(super) fn offer_plan_of_period(incumbent: &mut Incumbent, modes: &Modes) {
-    let plan = plan_of(&incumbent.problem.for_the_period(), incumbent.control, modes);
-    incumbent.offer_some(plan);
-}
-
-/// The best plan that is found for another objective, for a part of the time that is left.
-fn plan_of(guide: &Problem, control: &Control, modes: &Modes) -> Option<Allocation> {
-    let control = control.elsewhere();
+    let period = incumbent.problem.for_the_period();
+    let control = incumbent.control.elsewhere();
     let within = share(&control, SHARE_OF_ALIKE);
-    modal::solve(Incumbent::new(guide, &within), modes).allocation
+    let plan = modal::solve(Incumbent::new(&period, &within), modes).allocation;
+    incumbent.offer_some(plan);
 }
 
 /// A part of the time that is left, or some seconds where that has no limit.

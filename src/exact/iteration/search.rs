@@ -88,10 +88,12 @@ impl<'a> PlanSearch<'a> {
     fn push(&mut self, node: Node) {
         let at = self.nodes.len() as u32;
         self.nodes.push(node);
-        self.open(&node, at);
+        self.open(at);
     }
 
-    fn open(&mut self, node: &Node, at: u32) {
+    /// Puts a node among those to look at.
+    fn open(&mut self, at: u32) {
+        let node = &self.nodes[at as usize];
         let left = node.left.units + node.left.replicas;
         self.open.push(Reverse((node.bound_ns, left, at)));
     }
@@ -173,7 +175,7 @@ impl<'a> PlanSearch<'a> {
             if bound_ns > node.bound_ns {
                 self.nodes[at as usize].bound_ns = bound_ns;
                 if bound_ns <= incumbent.target_ns() {
-                    self.open(&self.nodes[at as usize].clone(), at);
+                    self.open(at);
                 }
                 return;
             }

@@ -143,7 +143,7 @@ impl Relaxation {
         Ok(relaxation)
     }
 
-    /// Tells as few replicas apart as there is time for.
+    /// Tells no more replicas apart than there is time for.
     fn tell_apart_less(&mut self) {
         if self.stock.is_open {
             let units = self.stock.most.units as usize + 1;

@@ -502,10 +502,6 @@ impl Checker<'_> {
             },
             has_links: settings.communication.has_links(),
         };
-        let in_flight = match self.overruns.is_empty() {
-            true => InFlight::Hiding,
-            false => InFlight::Standard,
-        };
-        simulate::iteration_ns(&pipeline, settings.schedule, in_flight, micro_batches).into()
+        simulate::iteration_ns(&pipeline, settings.schedule, InFlight::Standard, micro_batches).into()
     }
 }

@@ -1,4 +1,4 @@
-//! What a plan holds once so many micro-batches are in flight as hide its overlapped transfers.
+//! What a plan holds once so many micro-batches are in flight as hide its overlapped transfers, where these are a stream without end.
 //!
 //! The schedule's own number of micro-batches, which plans count, is enough where transfers take a worker's time or none. A
 //! transfer beside the work keeps a micro-batch away for longer: to reach the period, a stage may need more of them, as the
@@ -12,10 +12,16 @@ use crate::problem::plan::{Overrun, Plan};
 use crate::schedule::simulate::{self, Pipeline, hiding_in_flight};
 
 impl Checker<'_> {
+    /// Whether there are transfers that as many micro-batches are in flight for as hide them.
+    fn hides_transfers(&self) -> bool {
+        let settings = self.settings;
+        settings.mode.trains() && settings.communication.has_links() && !settings.has_iterations()
+    }
+
     /// Stages that hold more than their memory if transfers are to be hidden.
     pub(super) fn overruns_of(&mut self, plan: &Plan) -> Vec<Overrun> {
         let settings = self.settings;
-        if !settings.mode.trains() || !settings.communication.has_links() {
+        if !self.hides_transfers() {
             return Vec::new();
         }
         let limits = self.staff.iter().map(|staff| {
@@ -57,7 +63,7 @@ impl Checker<'_> {
         pipeline: &Pipeline,
     ) -> Vec<Overrun> {
         let settings = self.settings;
-        if !settings.mode.trains() || !pipeline.has_links {
+        if !self.hides_transfers() {
             return Vec::new();
         }
         let micro_batches = settings.micro_batches.unwrap_or(u64::MAX);

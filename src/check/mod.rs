@@ -38,7 +38,7 @@ use crate::model::network::{Layer, Tensor};
 use crate::model::options::{Cuts, WorkerMode};
 use crate::model::settings::Settings;
 use crate::problem::plan::{Overrun, Plan, PlanRun, PlanStage, SCHEMA, Transfers};
-use crate::schedule::simulate::{self, InFlight};
+use crate::schedule::simulate;
 
 pub(crate) use claims::is_met;
 
@@ -147,11 +147,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
             check.counts(plan);
         }
     }
-    let in_flight = match check.overruns.is_empty() {
-        true => InFlight::Hiding,
-        false => InFlight::Standard,
-    };
-    let run = check.run.or_else(|| simulate::run_of(plan, in_flight));
+    let run = check.run.or_else(|| simulate::run_of(plan));
     check.stated_run(plan, run);
     check.claims(plan);
     check.stated_overruns(plan);

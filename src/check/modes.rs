@@ -148,11 +148,7 @@ impl Checker<'_> {
             Objective::Latency => 1,
             _ => settings.micro_batches.unwrap_or(1),
         };
-        let in_flight = match pipeline.has_links && self.overruns.is_empty() {
-            true => InFlight::Hiding,
-            false => InFlight::Standard,
-        };
-        let ns = simulate::iteration_ns(pipeline, settings.schedule, in_flight, micro_batches);
+        let ns = simulate::iteration_ns(pipeline, settings.schedule, InFlight::Standard, micro_batches);
         ns as f64 / NS_PER_MS
     }
 

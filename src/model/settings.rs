@@ -439,6 +439,12 @@ impl Settings {
         self.is_simulated() && self.objective == Objective::Iteration
     }
 
+    /// Whether iterations are run of a known number of micro-batches: these have the schedule's own number in flight, as frameworks have it. A stream
+    /// without end has as many as hide transfers on links.
+    pub fn has_iterations(&self) -> bool {
+        self.schedule.flushes() && self.micro_batches.is_some()
+    }
+
     /// How many micro-batches a simulation of the objective runs.
     pub fn run_micro_batches(&self) -> u64 {
         self.objective.micro_batches(self.micro_batches)

@@ -13,7 +13,7 @@ use stagecut::network::Layer;
 use stagecut::options::{Communication, Cuts, MemoryLimit, Objective, PipelineOptions, Schedule};
 use stagecut::plan::{Outcome, Plan, Statistics, Status, StoppedBy};
 use stagecut::problem::{Assignment, Problem};
-use stagecut::simulate::{Request, Simulation, simulate};
+use stagecut::simulate::{Request, Simulation, StageInFlight, simulate};
 use stagecut::spec::InstanceSpec;
 use stagecut::{Options, settings::Settings};
 
@@ -129,7 +129,7 @@ fn bytes_in(instance: &Instance, settings: &Settings, simulation: &Simulation, p
 
 #[test]
 fn the_proved_iteration_is_the_least_that_any_plan_takes() {
-    let (mut cases, mut shorter, mut infeasible, mut short_of_memory) = (0, 0, 0, 0);
+    let (mut cases, mut shorter, mut infeasible) = (0, 0, 0);
     let mut seed = 0;
     while cases < draws(400) {
         seed += 1;
@@ -146,8 +146,16 @@ fn the_proved_iteration_is_the_least_that_any_plan_takes() {
             continue;
         };
         assert_eq!(proved.status, Status::Optimal, "seed {seed}");
-        assert_eq!(run(&proved).iteration_ms, least_ms, "seed {seed}");
-        short_of_memory += u64::from(!proved.overruns.is_empty());
+        let simulation = run(&proved);
+        assert_eq!(simulation.iteration_ms, least_ms, "seed {seed}");
+        // The schedule's own number is in flight, for which there is memory.
+        assert!(proved.overruns.is_empty(), "seed {seed}");
+        let is_own = |stage: &StageInFlight| {
+            stage
+                .standard_in_flight
+                .is_none_or(|most| stage.most_in_flight <= most)
+        };
+        assert!(simulation.stages.iter().all(is_own), "seed {seed}");
         let by_formula = run(&solved(&instance, Objective::Formula)).iteration_ms;
         assert!(least_ms <= by_formula, "seed {seed}: {least_ms} and {by_formula}");
         shorter += u64::from(least_ms < by_formula);
@@ -172,13 +180,8 @@ fn the_proved_iteration_is_the_least_that_any_plan_takes() {
             );
         }
     }
-    println!(
-        "{cases} pipelines: {infeasible} without a plan, {shorter} faster than by the formula, {short_of_memory} short of memory"
-    );
-    assert!(
-        20 * shorter > cases && infeasible > 0 && short_of_memory > 0,
-        "too few of some kind"
-    );
+    println!("{cases} pipelines: {infeasible} without a plan, {shorter} faster than by the formula");
+    assert!(20 * shorter > cases && infeasible > 0, "too few of some kind");
 }
 
 #[test]

@@ -7,7 +7,6 @@ use stagecut::network::{LayerMode, Size, Tensor};
 use stagecut::options::{
     DeviceOrder, Mode, Objective, Optimizer, OptimizerSharding, Schedule, StatePrecision,
 };
-use stagecut::problem::pipeline::hiding_in_flight;
 use stagecut::settings::Settings;
 use stagecut::simulate::{Channels, InFlight, PhaseTimes, Pipeline, StageTimes, iteration_ns};
 
@@ -62,8 +61,6 @@ struct RunWay {
     times: [f64; 3],
     /// What each layer computes again.
     names: Vec<String>,
-    /// Micro-batches in flight that there is memory for.
-    most_in_flight: u64,
 }
 
 impl Run {
@@ -500,16 +497,7 @@ impl<'a> Search<'a> {
             _ => Schedule::OneFOneB,
         };
         let all = self.settings.run_micro_batches();
-        let hiding = hiding_in_flight(&pipeline, schedule, all);
-        let has_room = ways
-            .iter()
-            .zip(hiding)
-            .all(|(way, in_flight)| in_flight <= way.most_in_flight);
-        let in_flight = match has_room || !pipeline.trains {
-            true => InFlight::Hiding,
-            false => InFlight::Standard,
-        };
-        iteration_ns(&pipeline, schedule, in_flight, all)
+        iteration_ns(&pipeline, schedule, InFlight::Standard, all)
     }
 
     /// Forward and backward time and ring of every way to run a stage that fits, in whole ns.
@@ -520,7 +508,7 @@ impl<'a> Search<'a> {
         for mut code in 0..count {
             let [mut forward, mut backward] = moved;
             let mut names = Vec::new();
-            let (mut at_host, mut stash) = (0, [0; 2]);
+            let mut at_host = 0;
             let [kept_twice, gradients_twice, shared_twice] = self.counted_twice(layers, run);
             let (mut bytes, mut shared_bytes, mut workspace, mut gradients) =
                 (-kept_twice, -shared_twice, 0.0, -gradients_twice);
@@ -533,8 +521,6 @@ impl<'a> Search<'a> {
                 forward += there;
                 backward += back;
                 bytes += kept;
-                stash[0] += mode.stash_bytes.div_ceil(run.context as u64);
-                stash[1] += self.host_bytes(mode, run);
                 at_host += self.host_bytes(mode, run) * in_flight;
                 gradients += gradient;
                 shared_bytes += shared;
@@ -556,16 +542,9 @@ impl<'a> Search<'a> {
                 } else {
                     Vec::new()
                 };
-                let fits = |more: u64| {
-                    self.fits(run.kind, bytes + (more * stash[0]) as f64)
-                        && self.fits_host(run, at_host + more * stash[1], states)
-                };
                 let way = RunWay {
                     times: [forward, backward, ring],
                     names,
-                    most_in_flight: in_flight
-                        + (0..micro_batches as u64).take_while(|&more| fits(more)).count() as u64
-                        - 1,
                 };
                 if !ways.contains(&way) {
                     ways.push(way);

@@ -62,6 +62,7 @@ fn the_check_counts_with_at_least_what_simulations_have_in_flight() {
         let is_counted = settings.communication == Communication::Overlapped
             && settings.mode == Mode::Training
             && settings.cuts == Cuts::Tied
+            && !settings.has_iterations()
             && settings.memory_limit.is_some();
         if !is_counted {
             continue;

@@ -52,8 +52,8 @@ struct Run {
     micro_batches: Option<u64>,
     /// Order in which the stages work [default: the plan's]
     schedule: Option<Schedule>,
-    /// Micro-batches in flight on a stage, where transfers are overlapped: hiding or standard [default: hiding, or standard where a
-    /// stage has no memory for it]
+    /// Micro-batches in flight on a stage, where transfers are overlapped: hiding or standard [default: standard where the plan says how
+    /// many an iteration has, or a stage has no memory for more; else hiding]
     in_flight: Option<InFlight>,
     /// Device speeds over time, a CSV file
     trace: Option<std::path::PathBuf>,

@@ -27,8 +27,6 @@ pub(super) struct Kinds<'a> {
     apart: Option<Problem>,
     /// Whether ways of a layer differ in their backward passes alone.
     has_one_forward: bool,
-    /// Whether stages take what is said of their work and transfers.
-    takes_as_told: bool,
     /// For every item, the first that takes and holds the same.
     alike: Vec<usize>,
     /// Ways to run stages of such items.
@@ -109,7 +107,6 @@ impl<'a> KindFamily<'a> {
             pipeline,
             apart,
             has_one_forward: items.all(|item| item.layers.iter().all(has_one_forward)),
-            takes_as_told: self.modes.takes_as_told(),
             alike: alike(self.modes),
             known: Mutex::default(),
         })
@@ -218,12 +215,7 @@ impl StageOptions for Kinds<'_> {
     }
 
     fn is_complete(&self) -> bool {
-        // What hides transfers may go better with other ways than the fastest.
-        self.has_one_forward && (!self.modes.has_links || self.takes_as_told)
-    }
-
-    fn hides_as_told(&self) -> bool {
-        !self.modes.has_links || (self.is_one() && self.takes_as_told)
+        self.has_one_forward
     }
 
     fn stock(&self) -> Stock {

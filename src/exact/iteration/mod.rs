@@ -4,7 +4,6 @@
 mod arcs;
 pub(super) mod chunks;
 mod depth_first;
-mod in_flight;
 mod kinds;
 mod latency;
 pub(crate) mod modal;

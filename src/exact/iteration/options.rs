@@ -93,12 +93,6 @@ pub(super) trait StageOptions: Send + Sync {
         1
     }
 
-    /// Whether stages take what is said of their work and transfers: only then it is known where more is in flight than the schedule's own number to hide
-    /// transfers.
-    fn hides_as_told(&self) -> bool {
-        true
-    }
-
     /// Whether a stage of a tag may lie right behind one of another.
     fn may_follow(&self, _ahead: u32, _behind: u32) -> bool {
         true

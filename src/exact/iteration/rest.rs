@@ -40,7 +40,7 @@ impl StageBound {
         }
         let after_first = match is_alternating(problem) {
             true => m.saturating_sub(self.from_end as u64),
-            // With links there may be any number in flight.
+            // Phases run side by side, each by its own order.
             false => 0,
         };
         let behind_ns = self.alone_ns + (m - 1) * backward + after_first * forward;

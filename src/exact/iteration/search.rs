@@ -11,6 +11,7 @@ use super::simple::is_alternating;
 use crate::exact::incumbent::Incumbent;
 use crate::problem::Assignment;
 use crate::problem::bound_source::BoundSource;
+use crate::problem::pipeline::PhaseTimes;
 use crate::problem::plan::StoppedBy;
 
 /// How often limits are looked at, progress is told and a plan is completed, in partial plans.
@@ -23,12 +24,12 @@ struct Node {
     parent: u32,
     /// What is left for stages to come.
     left: Left,
-    /// What tells how its last stage is run.
+    /// Its last stage, among those that begin where it does.
+    stage: u32,
+    /// What tells how that is run.
     tag: u32,
     /// Whether its [prefix](Prefix) has been looked at.
     is_refined: bool,
-    /// Forward and backward time of its last stage, in ns.
-    times: [u64; 2],
     /// What its stages say of the iteration.
     first: First,
     /// No plan that begins so is faster, in ns.
@@ -44,7 +45,7 @@ pub(super) struct PlanSearch<'a> {
     open: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// The least bound of stages that may have a faster plan than the one that was measured, in ns.
     open_ns: u64,
-    /// Whether the pipeline is one of the [prefix](Prefix): 1F1B without links.
+    /// Whether the pipeline is one of the [prefix](Prefix): 1F1B of single devices.
     has_prefix: bool,
     most_nodes: usize,
 }
@@ -74,9 +75,9 @@ impl<'a> PlanSearch<'a> {
                 search.push(Node {
                     parent,
                     left,
+                    stage: 0,
                     tag: 0,
                     is_refined: true,
-                    times: [0, 0],
                     first: First::default(),
                     bound_ns,
                 });
@@ -149,8 +150,8 @@ impl<'a> PlanSearch<'a> {
             let next = self.relaxation.next_stages(first.ideal as usize, left);
             let ahead = stages.last().map(|&(_, tag)| tag);
             let may_follow = |behind: u32| ahead.is_none_or(|ahead| self.options.may_follow(ahead, behind));
-            let next = next.filter(|(stage, _)| may_follow(stage.way.tag));
-            let longer = next.filter_map(|(stage, behind)| {
+            let next = next.filter(|(_, stage, _)| may_follow(stage.way.tag));
+            let longer = next.filter_map(|(_, stage, behind)| {
                 let (longer, bound_ns) = self.relaxation.extended(&first, stage, (left, behind))?;
                 Some((longer, bound_ns, (stage.way.tag, behind)))
             });
@@ -196,22 +197,22 @@ impl<'a> PlanSearch<'a> {
         let is_first = node.first.ideal == 0;
         let may_come = |tag: u32| is_first || self.options.may_follow(node.tag, tag);
         let next = self.relaxation.next_stages(node.first.ideal as usize, node.left);
-        let longer = next
-            .filter(|(stage, _)| may_come(stage.way.tag))
-            .filter_map(|(stage, behind)| {
-                let (first, bound_ns) = self
-                    .relaxation
-                    .extended(&node.first, stage, (node.left, behind))?;
-                (bound_ns <= target_ns).then_some(Node {
-                    parent: at,
-                    left: behind,
-                    tag: stage.way.tag,
-                    is_refined: false,
-                    times: stage.times,
-                    first,
-                    bound_ns: node.bound_ns.max(bound_ns),
-                })
-            });
+        let longer =
+            next.filter(|(_, stage, _)| may_come(stage.way.tag))
+                .filter_map(|(place, stage, behind)| {
+                    let (first, bound_ns) =
+                        self.relaxation
+                            .extended(&node.first, stage, (node.left, behind))?;
+                    (bound_ns <= target_ns).then_some(Node {
+                        parent: at,
+                        left: behind,
+                        stage: place as u32,
+                        tag: stage.way.tag,
+                        is_refined: false,
+                        first,
+                        bound_ns: node.bound_ns.max(bound_ns),
+                    })
+                });
         let longer: Vec<Node> = longer.collect();
         longer.into_iter().for_each(|node| self.push(node));
     }
@@ -229,7 +230,14 @@ impl<'a> PlanSearch<'a> {
 
     fn prefix_ns(&self, at: u32) -> u64 {
         let node = self.nodes[at as usize];
-        let stages: Vec<[u64; 2]> = self.path(at).iter().map(|node| node.times).collect();
+        let passes = |node: &Node| {
+            let parent = &self.nodes[node.parent as usize];
+            let stages = self
+                .relaxation
+                .stages_from(parent.first.ideal as usize, parent.left);
+            stages[node.stage as usize].passes()
+        };
+        let stages: Vec<[PhaseTimes; 2]> = self.path(at).iter().map(passes).collect();
         let prefix = Prefix {
             all: stages.len() + node.left.replicas as usize,
             stages: &stages,

@@ -36,19 +36,20 @@ pub(crate) fn simple_bound(problem: &Problem) -> (Bound, u64) {
 /// It works for all micro-batches; and under 1F1B without links, the page's `again`.
 pub(super) fn from_period_ns(problem: &Problem, period_ns: u64) -> u64 {
     let micro_batches = problem.settings.run_micro_batches();
-    let again_ns = match is_alternating(problem) {
+    // A link may be the busiest.
+    let is_of_worker = is_alternating(problem) && !problem.settings.communication.has_links();
+    let again_ns = match is_of_worker {
         true => again_ns(problem.work_ns(), period_ns, problem.stages(), micro_batches),
         false => 0,
     };
     again_ns.max(micro_batches * period_ns)
 }
 
-/// Whether workers do what 1F1B says and nothing else matters: forward and backward passes in turn, as many ahead as there are stages
-/// from the worker's to the end.
+/// Whether workers do what 1F1B says: forward and backward passes in turn, as many ahead as there are stages from the worker's to the end.
 pub(super) fn is_alternating(problem: &Problem) -> bool {
     let settings = &problem.settings;
     let is_in_turn = settings.mode.trains() && settings.worker == WorkerMode::Sequential;
-    is_in_turn && !settings.schedule.is_all_forward_first() && !settings.communication.has_links()
+    is_in_turn && !settings.schedule.is_all_forward_first()
 }
 
 /// The least time of an iteration of 1F1B without links that has so much work in so many stages, one of which takes `period_ns` or more
@@ -58,7 +59,7 @@ fn again_ns(work_ns: u64, period_ns: u64, stages: usize, micro_batches: u64) -> 
     more.map_or(0, |more| 2 * work_ns + more * period_ns)
 }
 
-/// The least time of an iteration of 1F1B without links that has so much work in so many stages, in ns, where no item is too large for
+/// The least time of an iteration of 1F1B that has so much work in so many stages, in ns, where no item is too large for
 /// its stage: that of an even division, however many micro-batches there are.
 fn even_ns(work_ns: u64, stages: usize, micro_batches: u64) -> u64 {
     let (work, q, m) = (u128::from(work_ns), stages as u128, u128::from(micro_batches));
@@ -87,11 +88,17 @@ mod tests {
 
     use super::super::prefix::Prefix;
     use super::{again_ns, even_ns, share_ns};
+    use crate::problem::pipeline::PhaseTimes;
 
     /// The time of an iteration of 1F1B without links, in ns.
     fn run_ns(stages: &[[u64; 2]], micro_batches: u64) -> u64 {
+        let pass = |work_ns| PhaseTimes {
+            work_ns,
+            ..PhaseTimes::default()
+        };
+        let passes: Vec<[PhaseTimes; 2]> = stages.iter().map(|times| times.map(pass)).collect();
         let run = Prefix {
-            stages,
+            stages: &passes,
             all: stages.len(),
             rest_ns: 0,
             micro_batches: micro_batches as usize,

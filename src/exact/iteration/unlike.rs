@@ -197,7 +197,9 @@ impl Parts {
             return alone_ns + (m - 1) * busiest_ns;
         }
         let again_ns = match m.checked_sub(stages + 1) {
-            Some(more) if is_alternating(problem) => 2 * alone_ns + more * busiest_ns,
+            Some(more) if is_alternating(problem) && !settings.communication.has_links() => {
+                2 * alone_ns + more * busiest_ns
+            }
             _ => 0,
         };
         alone_ns.max(m * busiest_ns).max(again_ns)

@@ -271,7 +271,7 @@ impl Workers {
     pub fn objective_ns(&self, problem: &Problem, allocation: &Allocation) -> u64 {
         let loads = self.loads(problem, allocation);
         loads.map_or(u64::MAX, |loads| match problem.settings.is_simulated() {
-            true => of_workers_ns(problem, self, allocation, &loads),
+            true => of_workers_ns(problem, allocation, &loads),
             false => {
                 let ticks = objective_of(problem, &loads.iter().collect::<Vec<_>>());
                 problem.settings.whole_ns(ticks)

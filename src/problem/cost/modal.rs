@@ -70,7 +70,7 @@ pub fn modal_ns(problem: &Problem, modes: &Modes, plan: &Allocation) -> Option<u
         (None, true) if settings.reads_prompt() => {
             (problem.reads()).map_or(u64::MAX, |reads| reads.modal_run_ns(&plan.assignment, chosen))
         }
-        (None, true) => iteration_ns(problem, modes, chosen, &stages),
+        (None, true) => iteration_ns(problem, &stages),
         (None, false) if settings.objective == Objective::Formula => stages.by_formula(modes.micro_batches()),
         (None, false) => stages.period(),
     })
@@ -121,28 +121,13 @@ fn pipeline(problem: &Problem, stages: &ModalStages) -> Pipeline {
     }
 }
 
-/// The time of an iteration of stages whose ticks are ns, with the schedule's own number of micro-batches in flight, or as many as hide transfers on links
-/// where all stages have memory for these.
-fn iteration_ns(problem: &Problem, modes: &Modes, chosen: &Chosen, stages: &ModalStages) -> u64 {
+/// The time of an iteration of stages whose ticks are ns.
+fn iteration_ns(problem: &Problem, stages: &ModalStages) -> u64 {
     let settings = &problem.settings;
     let pipeline = pipeline(problem, stages);
     let schedule = settings.with_chunks(stages.stages.len(), 1).schedule;
     let micro_batches = settings.run_micro_batches();
-    let hides = pipeline.has_links && settings.mode.trains() && {
-        let hiding = pipeline::hiding_in_flight(&pipeline, schedule, micro_batches);
-        let mut all = chosen.stages.iter().zip(&stages.stages).zip(hiding);
-        all.all(|((mode, stage), in_flight)| {
-            let more = in_flight.saturating_sub(stage.in_flight);
-            let with = |bytes: u64, each: u64| bytes.saturating_add(more.saturating_mul(each));
-            with(stage.memory_bytes, stage.stash_bytes) <= modes.memory_bytes(mode.degree)
-                && with(stage.at_host, stage.host_bytes) <= modes.host_memory_bytes(mode.degree)
-        })
-    };
-    let in_flight = match hides {
-        true => InFlight::Hiding,
-        false => InFlight::Standard,
-    };
-    pipeline::iteration_ns(&pipeline, schedule, in_flight, micro_batches)
+    pipeline::iteration_ns(&pipeline, schedule, InFlight::Standard, micro_batches)
 }
 
 /// The time of an iteration of chunks whose ticks are ns: a replica of all of them runs its micro-batches in the order of the schedule, the others

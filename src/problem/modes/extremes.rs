@@ -35,25 +35,6 @@ impl Modes {
         work.sum::<u64>() + crossing.sum::<u64>() + rings.max().unwrap_or(0) + tables.sum::<u64>()
     }
 
-    /// Whether every layer has one way at each degree, no tensor moves more at one than at another, and all links are alike.
-    pub(crate) fn takes_as_told(&self) -> bool {
-        let layers = self
-            .items
-            .iter()
-            .flatten()
-            .flatten()
-            .flat_map(|item| &item.layers);
-        let mut beside = self
-            .transfers
-            .iter()
-            .flat_map(|of| of.leaving.iter().chain(&of.entering))
-            .flatten();
-        let are_alike = self.links.node.is_none() && !self.links.differ_by_rows();
-        are_alike
-            && layers.into_iter().all(|layer| layer.ways.len() == 1)
-            && beside.all(|ticks| *ticks == [0; LEVELS])
-    }
-
     /// What every plan's period is a multiple of, in ticks: what all times have in common, where replicas divide it and exchange nothing.
     pub fn quantum(&self) -> u64 {
         let items = || self.items.iter().flatten().flatten();

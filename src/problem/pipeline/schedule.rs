@@ -22,12 +22,14 @@
 //! * **1F1B with links** (`overlapped`): a transfer takes time but no worker, and q-k+1 may be too few to hide it. Two
 //!   stages with F = B = 1 and transfers of 1 each way: a micro-batch is away from stage 1 for 1 + 2 + 1 ms after its
 //!   forward and its backward takes 1 more, 6 ms in all; with two in flight the period is 3 ms, with three it is the 2 ms
-//!   of the plan. [`InFlight::Hiding`] takes as many as the timetable needs; [`InFlight::Standard`] keeps to q-k+1, whose
-//!   memory the plan has counted, and takes the orders of the shortest period found that needs no more.
+//!   of the plan. [`InFlight::Hiding`] takes as many as the timetable needs; [`InFlight::Standard`] keeps to q-k+1, as frameworks do, whose
+//!   memory the plan has counted, and links carry things in the order in which the worker makes and needs them: nothing waits for a link that
+//!   would not wait for the worker.
 //! * **Concurrent**: a stage has forward of one and backward of another in work at the same time, so the r-th stage from
 //!   the end needs 2r, counted from the start of forward to the end of backward: the micro-batch is away for
 //!   Σ (F + B) <= 2rT. One fewer is not enough: a single stage with F = B = T and one in flight takes 2T a micro-batch.
-//!   (2r-1 are enough if a stage may start the next forward as soon as the oldest backward has *started*.)
+//!   (2r-1 are enough if a stage may start the next forward as soon as the oldest backward has *started*.) `Standard` with links takes the
+//!   orders of the shortest period found that needs no more.
 //!
 //! # Replicas
 //!
@@ -40,7 +42,7 @@
 //! ready waits for the turn of its replica, the stages before have it away for longer than they have micro-batches for, and the period
 //! of the order is longer than the busiest lane's: `pipeline::steady` says how long. [`InFlight::Hiding`] holds more instead.
 //!
-//! The timetable: O(q) for q stages; `Standard` with links tries O(log) periods.
+//! The timetable: O(q) for q stages; `Standard` of concurrent workers with links tries O(log) periods.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -79,19 +81,21 @@ impl Leads {
         micro_batches: u64,
     ) -> Self {
         let stages = pipeline.stages.len();
-        let standard: Vec<u64> = (0..stages)
-            .map(|k| {
-                order.in_flight(
-                    pipeline.distance_from_end(k),
-                    pipeline.distance_from_end(k),
-                    micro_batches,
-                )
-            })
-            .collect();
+        let own = |k: usize| {
+            let distance = pipeline.distance_from_end(k);
+            order.in_flight(distance, distance, micro_batches)
+        };
+        let standard: Vec<u64> = (0..stages).map(own).collect();
         if order.is_all_forward_first() || !pipeline.trains {
             return Self {
                 lanes: vec![micro_batches; streams.lanes.len()],
                 in_flight: vec![micro_batches; stages],
+            };
+        }
+        if in_flight == InFlight::Standard && pipeline.channels == Channels::Shared {
+            return Self {
+                lanes: streams.lanes.iter().map(|lane| standard[lane.stage]).collect(),
+                in_flight: standard,
             };
         }
         let at = |period_ns: u64| timetable(pipeline, streams, period_ns, &standard);

@@ -30,7 +30,7 @@
 //! [`Listed`] orders: gradients of weights wait for those of the input on the same stage, nothing waits for them, and a micro-batch is in
 //! flight until they end. Transfers, traces and jitter are as for schedules; a link moves things in the worker's order.
 //!
-//! A link alternates as workers do. Overlapped transfers may need more micro-batches in flight than the table says:
+//! A link alternates as workers do. Where no iteration is asked for, overlapped transfers may need more micro-batches in flight than the table says:
 //! [`InFlight`]. Why these numbers are enough, and why no lane can deadlock, is argued in [`schedule`].
 //!
 //! In inference there is no backward propagation, all schedules are the same, and nothing limits the micro-batches in flight.
@@ -100,8 +100,8 @@ pub struct Request {
     /// An order of operations in place of a schedule's.
     #[doc(hidden)]
     pub listed: Option<Listed>,
-    /// How many micro-batches may be in flight. Default: enough to hide overlapped transfers, or the schedule's own number where the
-    /// plan has no memory for these.
+    /// How many micro-batches may be in flight. Default: the schedule's own number where the plan says how many an iteration has, or has no memory for more; else
+    /// enough to hide overlapped transfers.
     pub in_flight: Option<InFlight>,
     /// Device speeds over time.
     pub trace: Trace,
@@ -173,11 +173,13 @@ fn disturbed(
     try_run(streams, turns, micro_batches as usize, &parts)
 }
 
-/// How many micro-batches a plan lets be in flight: as many as hide overlapped transfers where every stage has memory for them, and the
-/// schedule's own number, for which it always has, where some stage has none or replicas, for which nobody has asked, would hold more.
+/// How many micro-batches a plan lets be in flight: in iterations of which it says how many they have the schedule's own number, as in a stream without end
+/// where some stage has no memory for more, or replicas, for which nobody has asked, would hold it; else as many as hide overlapped transfers.
 fn in_flight_of(plan: &Plan) -> InFlight {
     let takes_turns = plan.stages.iter().any(|stage| stage.replicas() > 1);
-    match plan.overruns.is_empty() && !takes_turns {
+    let flushes = plan.problem.schedule.is_some_and(|schedule| schedule.flushes());
+    let has_iterations = flushes && plan.problem.micro_batches.is_some();
+    match plan.overruns.is_empty() && !takes_turns && !has_iterations {
         true => InFlight::Hiding,
         false => InFlight::Standard,
     }
@@ -200,7 +202,7 @@ pub fn in_flight(plan: &Plan) -> Result<Vec<u64>, InputError> {
 }
 
 /// How a plan runs by its own schedule, with as many micro-batches as it says; `None` where that is not told, or too much to be run.
-pub(crate) fn run_of(plan: &Plan, in_flight: InFlight) -> Option<PlanRun> {
+pub(crate) fn run_of(plan: &Plan) -> Option<PlanRun> {
     /// A moment for each plan that is checked.
     const MOST_TASKS: u64 = 100_000;
     let micro_batches = plan
@@ -218,10 +220,7 @@ pub(crate) fn run_of(plan: &Plan, in_flight: InFlight) -> Option<PlanRun> {
     if !(1..=MOST_TASKS).contains(&tasks) || check_times(&streams, micro_batches as f64, 1.0).is_err() {
         return None;
     }
-    let in_flight = match plan.stages.iter().any(|stage| stage.replicas() > 1) {
-        true => InFlight::Standard,
-        false => in_flight,
-    };
+    let in_flight = InFlight::Standard;
     let iteration_ns = iteration_ns(&pipeline, order, in_flight, micro_batches);
     let pace = match pipeline.trains && order.is_all_forward_first() {
         true => streams.busiest(),

@@ -88,7 +88,7 @@ pub struct SimulateArgs {
     #[arg(long, value_parser = order())]
     pub schedule: Option<AskedOrder>,
 
-    /// Micro-batches in flight on a stage, where transfers are overlapped [default: hiding, or standard where a stage has no memory for it]
+    /// Micro-batches in flight on a stage, where transfers are overlapped [default: standard where the plan says how many an iteration has, or a stage has no memory for more; else hiding]
     #[arg(long)]
     pub in_flight: Option<InFlight>,
 

@@ -3,12 +3,10 @@
 mod rests;
 mod stages;
 
-use rests::{ByPasses, Least, Rest, Rests, add, merged};
+use rests::{ByPasses, Rest, Rests, add, merged};
 use stages::{Boundary, Stage};
 
-use super::in_flight::Hiding;
 use super::options::{Left, StageOption, StageOptions, Stock};
-use super::simple::is_alternating;
 use crate::exact::incumbent::Incumbent;
 use crate::problem::plan::StoppedBy;
 use crate::search::ideals::{Ideals, IdealsError};
@@ -40,8 +38,6 @@ pub(super) struct Relaxation {
     micro_batches: u64,
     /// How many forward passes of a stage surely lie behind its first backward pass.
     late: Late,
-    /// Which stages may have more in flight than their schedule's own number.
-    hiding: Option<Hiding>,
     /// What plans may take, of as many replicas as are told apart.
     stock: Stock,
 }
@@ -49,12 +45,10 @@ pub(super) struct Relaxation {
 /// How many forward passes of a stage come after the first micro-batch has gone all the way to its backward pass, or before its last.
 #[derive(Clone, Copy)]
 enum Late {
-    /// All but as many as there are stages from it to the end, if it has no more in flight.
+    /// All but as many as there are stages from it to the end.
     BeyondLead,
     /// All but one: phases, or a single one.
     AllButOne,
-    /// Nobody knows: as many may be in flight as hide transfers.
-    Unknown,
 }
 
 /// What the first stages of a plan say of its iteration, in ns.
@@ -64,17 +58,13 @@ pub(super) struct First {
     pub ideal: u32,
     /// What a micro-batch spends in them at least.
     pub latency_ns: u64,
-    /// Their bound if no stage behind them has more in flight than the schedule's own number.
+    /// Their bound.
     own: ByPasses,
-    /// Their bound if one has.
-    more: ByPasses,
     /// What the first of them does when all is done.
     pub once_ns: u64,
     /// When the first micro-batch has passed them forwards, and when the last of them has done what it does once, at least.
     passed_ns: u64,
     end_ns: u64,
-    /// Whether the last of them may have more in flight while no stage behind it has.
-    may_have_more: bool,
 }
 
 impl Relaxation {
@@ -118,11 +108,9 @@ impl Relaxation {
             rests: Vec::new(),
             micro_batches: settings.run_micro_batches(),
             late: match (settings.mode.trains(), settings.schedule.is_all_forward_first()) {
-                (true, false) if options.hides_as_told() => Late::BeyondLead,
-                (true, false) => Late::Unknown,
+                (true, false) => Late::BeyondLead,
                 (false, _) | (true, true) => Late::AllButOne,
             },
-            hiding: None,
         };
         let units = 0..=relaxation.stock.most.units;
         let of_tags = |units: u32| {
@@ -131,13 +119,7 @@ impl Relaxation {
                 .collect()
         };
         relaxation.may_begin = units.map(of_tags).collect();
-        let delays = relaxation.add_stages(options, incumbent)?;
-        if matches!(relaxation.late, Late::BeyondLead) && !is_alternating(problem) {
-            relaxation.hiding = Some(Hiding {
-                period_ns: relaxation.least_period_ns(problem.stages()),
-                delays,
-            });
-        }
+        relaxation.add_stages(options, incumbent)?;
         relaxation.tell_apart_less();
         relaxation.fill(incumbent)?;
         Ok(relaxation)
@@ -177,7 +159,7 @@ impl Relaxation {
 
     /// The least bound of all plans that take so much, in ns.
     pub(super) fn least_ns(&self, left: Left) -> u64 {
-        let least = self.rests(0, left).iter().map(|rest| rest.least.ns());
+        let least = self.rests(0, left).iter().map(|rest| rest.least_ns);
         least.min().unwrap_or(u64::MAX).max(self.end_behind_ns(0, left))
     }
 
@@ -202,10 +184,19 @@ impl Relaxation {
         left.units as usize * (self.stock.most.replicas as usize + 1) + left.replicas as usize
     }
 
-    /// The stages that may come next behind an ideal, each with what may be left behind it.
-    pub(super) fn next_stages(&self, ideal: usize, left: Left) -> impl Iterator<Item = (&Stage, Left)> {
-        let stages = self.stages[ideal][self.boundary(left.units) as usize].iter();
-        stages.flat_map(move |stage| self.behind(stage, left).map(move |behind| (stage, behind)))
+    /// The stages that may come next behind an ideal, each with its position among those that begin there and with what may be left behind it.
+    pub(super) fn next_stages(
+        &self,
+        ideal: usize,
+        left: Left,
+    ) -> impl Iterator<Item = (usize, &Stage, Left)> {
+        let stages = self.stages_from(ideal, left).iter().enumerate();
+        stages.flat_map(move |(at, stage)| self.behind(stage, left).map(move |behind| (at, stage, behind)))
+    }
+
+    /// The stages that begin at an ideal with so much left for them, fit or not.
+    pub(super) fn stages_from(&self, ideal: usize, left: Left) -> &[Stage] {
+        &self.stages[ideal][self.boundary(left.units) as usize]
     }
 
     /// Where the boundary lies behind which so many units are left.
@@ -254,57 +245,28 @@ impl Relaxation {
         self.micro_batches.div_ceil(u64::from(way.replicas))
     }
 
-    /// What a stage says of an iteration with so much left for it and those behind it, and so much for these, from when a micro-batch gets to it: if it has no
-    /// more in flight than the schedule's own number, and if that is unknown.
-    fn of_stage(&self, stage: &Stage, left: Left, behind: Left) -> [ByPasses; 2] {
+    /// What a stage says of an iteration with so much left for it and those behind it, and so much for these, from when a micro-batch gets to it.
+    fn of_stage(&self, stage: &Stage, left: Left, behind: Left) -> ByPasses {
         let way = &stage.way;
         let ([forward_ns, backward_ns], load_ns) = (stage.times, stage.load_ns);
         let micro_batches = self.share_of(way);
         let others = micro_batches - 1;
         let never_ns = (micro_batches * load_ns).max(stage.sending_ns);
-        let alternating = |late: u64| {
-            let (more_ns, fewer_ns) = (forward_ns.max(backward_ns), forward_ns.min(backward_ns));
-            ByPasses {
-                never_ns,
-                once_ns: stage.latency_ns + others * more_ns + late * fewer_ns,
-                twice_ns: (late > 0).then_some(stage.latency_ns + late * load_ns),
-            }
-        };
         match self.late {
             Late::BeyondLead => {
                 let late = micro_batches.saturating_sub(self.in_flight(way, left, behind));
-                [alternating(late), alternating(0)]
-            }
-            Late::AllButOne => {
-                let once_ns = stage.latency_ns + others * load_ns;
-                [ByPasses {
+                let (more_ns, fewer_ns) = (forward_ns.max(backward_ns), forward_ns.min(backward_ns));
+                ByPasses {
                     never_ns,
-                    once_ns,
-                    twice_ns: None,
-                }; 2]
+                    once_ns: stage.latency_ns + others * more_ns + late * fewer_ns,
+                    twice_ns: (late > 0).then_some(stage.latency_ns + late * load_ns),
+                }
             }
-            Late::Unknown => [alternating(0); 2],
-        }
-    }
-
-    /// The least work of the busiest stage, in ns, of all plans; 0 where there is none.
-    fn least_period_ns(&self, most: usize) -> u64 {
-        let count = self.ideals.sets.len();
-        let mut least = vec![u64::MAX; count];
-        least[count - 1] = 0;
-        let mut best = u64::MAX;
-        for _ in 0..most {
-            let of = |from: usize| {
-                let stages = self.stages[from].iter().flatten();
-                let periods = stages.map(|stage| stage.load_ns.max(least[stage.to as usize]));
-                periods.min().unwrap_or(u64::MAX)
-            };
-            least = (0..count).map(of).collect();
-            best = best.min(least[0]);
-        }
-        match best {
-            u64::MAX => 0,
-            best => best,
+            Late::AllButOne => ByPasses {
+                never_ns,
+                once_ns: stage.latency_ns + others * load_ns,
+                twice_ns: None,
+            },
         }
     }
 
@@ -313,16 +275,9 @@ impl Relaxation {
         let count = self.ideals.sets.len();
         let Left { units, replicas } = self.stock.most;
         let states = (units as usize + 1) * (replicas as usize + 1);
-        // The last stage may wait between its passes, too, and have more in flight for that.
-        let waits = |stage: &Stage| stage.to as usize == count - 1 && stage.latency_ns > stage.load_ns;
-        let waits = self.hiding.is_some() && self.stages.iter().flatten().flatten().any(waits);
         let nothing = Rest {
             passage_ns: 0,
-            least: Least {
-                own_ns: 0,
-                long_ns: if waits { 0 } else { u64::MAX },
-                more_ns: u64::MAX,
-            },
+            least_ns: 0,
         };
         self.rests = (0..count).map(|_| Rests::default()).collect();
         for left in self.states() {
@@ -356,10 +311,10 @@ impl Relaxation {
     fn ways(&self, from: usize, left: Left, target_ns: u64) -> (Vec<Rest>, u64) {
         let most_ns = target_ns.saturating_sub(self.work_ns[from]);
         let (mut ways, mut end_ns) = (Vec::new(), u64::MAX);
-        for (stage, behind) in self.next_stages(from, left) {
+        for (_, stage, behind) in self.next_stages(from, left) {
             end_ns = end_ns.min(self.ends_ns(stage, behind));
             let longer = self.with_stage((from, left), stage, behind);
-            let longer = longer.filter(|rest| rest.least.ns() <= most_ns);
+            let longer = longer.filter(|rest| rest.least_ns <= most_ns);
             longer.for_each(|rest| add(&mut ways, rest));
         }
         (ways, end_ns)
@@ -383,41 +338,19 @@ impl Relaxation {
         stage: &Stage,
         behind: Left,
     ) -> impl Iterator<Item = Rest> {
-        let [own, more] = self.of_stage(stage, left, behind);
-        let (may_have_more, is_long) = (self.may_have_more(stage), self.may_be_behind(from, stage));
+        let own = self.of_stage(stage, left, behind);
         // The last task of all is the first stage's.
         let once_ns = if from == 0 { stage.way.once_ns } else { 0 };
         let latency_ns = stage.latency_ns;
         let behind_ns = move |ns: u64| ns.saturating_add(latency_ns);
         let longer = move |rest: &Rest| {
-            let next = rest.least;
-            let own_ns = own
-                .ns(rest.passage_ns)
-                .max(behind_ns(next.own_ns.min(next.long_ns)));
-            let own_ns = own_ns.saturating_add(once_ns);
-            let more_ns = more
-                .ns(rest.passage_ns)
-                .max(behind_ns(next.exceeded_ns(may_have_more)));
+            let own_ns = own.ns(rest.passage_ns).max(behind_ns(rest.least_ns));
             Rest {
                 passage_ns: behind_ns(rest.passage_ns),
-                least: Least {
-                    own_ns: if is_long { u64::MAX } else { own_ns },
-                    long_ns: if is_long { own_ns } else { u64::MAX },
-                    more_ns: more_ns.saturating_add(once_ns),
-                },
+                least_ns: own_ns.saturating_add(once_ns),
             }
         };
         self.rests(stage.to as usize, behind).iter().map(longer)
-    }
-
-    fn may_have_more(&self, stage: &Stage) -> bool {
-        let hiding = self.hiding.as_ref();
-        hiding.is_some_and(|hiding| hiding.may_have_more(stage.load_ns, stage.to as usize))
-    }
-
-    fn may_be_behind(&self, from: usize, stage: &Stage) -> bool {
-        let hiding = self.hiding.as_ref();
-        hiding.is_some_and(|hiding| hiding.may_be_behind(stage.load_ns, [from, stage.to as usize]))
     }
 
     /// The first stages of a plan and a next one, with so much left for it and so much behind it, and the bound of plans that begin with these; `None` where
@@ -429,38 +362,25 @@ impl Relaxation {
         (left, behind): (Left, Left),
     ) -> Option<(First, u64)> {
         let rests = self.rests(stage.to as usize, behind);
-        let [own, more] = self.of_stage(stage, left, behind);
-        let is_long = self.may_be_behind(first.ideal as usize, stage);
-        let before = match first.may_have_more && is_long {
-            true => first.more,
-            false => first.own,
-        };
+        let own = self.of_stage(stage, left, behind);
         let once_ns = match first.ideal {
             0 => stage.way.once_ns,
             _ => first.once_ns,
-        };
-        let longer = |before: ByPasses, own: ByPasses| {
-            before.before(stage.latency_ns).max(own.behind(first.latency_ns))
         };
         let first = First {
             once_ns,
             ideal: stage.to,
             latency_ns: first.latency_ns + stage.latency_ns,
-            own: longer(before, own),
-            more: longer(first.more, more),
+            own: first
+                .own
+                .before(stage.latency_ns)
+                .max(own.behind(first.latency_ns)),
             passed_ns: first.passed_ns + stage.times[0],
             end_ns: first.end_ns.max(first.passed_ns + self.end_ns(stage)),
-            may_have_more: self.may_have_more(stage),
         };
-        let behind_ns = |ns: u64| ns.saturating_add(first.latency_ns);
         let of_rest = |rest: &Rest| {
-            let next = rest.least;
-            let exceeded_ns = next.exceeded_ns(first.may_have_more);
-            let own_ns = first
-                .own
-                .ns(rest.passage_ns)
-                .max(behind_ns(next.own_ns.min(next.long_ns)));
-            own_ns.min(first.more.ns(rest.passage_ns).max(behind_ns(exceeded_ns)))
+            let behind_ns = rest.least_ns.saturating_add(first.latency_ns);
+            first.own.ns(rest.passage_ns).max(behind_ns)
         };
         let bound_ns = rests.iter().map(of_rest).min()?.saturating_add(once_ns);
         let ends_ns = self

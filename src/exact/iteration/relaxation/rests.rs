@@ -40,23 +40,20 @@ impl Rests {
 pub(super) struct Rest {
     /// What a micro-batch spends there, there and back, in ns.
     pub passage_ns: u64,
-    /// The least bound, counted from when a micro-batch gets there and with what comes back behind it.
-    pub least: Least,
+    /// The least bound, in ns, counted from when a micro-batch gets there and with what comes back behind it.
+    pub least_ns: u64,
 }
 
 impl Rest {
     fn is_beaten_by(&self, other: &Self) -> bool {
-        other.passage_ns <= self.passage_ns
-            && other.least.own_ns <= self.least.own_ns
-            && other.least.long_ns <= self.least.long_ns
-            && other.least.more_ns <= self.least.more_ns
+        other.passage_ns <= self.passage_ns && other.least_ns <= self.least_ns
     }
 
     /// The least of both.
     fn min(self, other: Self) -> Self {
         Self {
             passage_ns: self.passage_ns.min(other.passage_ns),
-            least: self.least.min(other.least),
+            least_ns: self.least_ns.min(other.least_ns),
         }
     }
 }
@@ -85,7 +82,7 @@ pub(super) fn add(ways: &mut Vec<Rest>, rest: Rest) {
 pub(super) fn merged(mut ways: Vec<Rest>, most: usize) -> Vec<Rest> {
     let lost_ns = |pair: &[Rest]| {
         let sooner_ns = pair[1].passage_ns - pair[0].passage_ns;
-        sooner_ns.saturating_add(pair[0].least.ns().saturating_sub(pair[1].least.ns()))
+        sooner_ns.saturating_add(pair[0].least_ns.saturating_sub(pair[1].least_ns))
     };
     while ways.len() > most {
         let nearest = (1..ways.len()).min_by_key(|&at| lost_ns(&ways[at - 1..=at]));
@@ -140,39 +137,6 @@ impl ByPasses {
     }
 }
 
-/// The least bounds of what begins at an ideal, in ns; `u64::MAX` where no plan goes on so.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Least {
-    /// No stage has more in flight than the schedule's own number, nor can one before it because of the first of them.
-    pub own_ns: u64,
-    /// No stage has more in flight, and the first is so long that one before it may.
-    pub long_ns: u64,
-    /// Some stage has more in flight.
-    pub more_ns: u64,
-}
-
-impl Least {
-    /// Those of plans in which some stage has more in flight, if the one before may.
-    pub(super) fn exceeded_ns(self, may_have_more: bool) -> u64 {
-        match may_have_more {
-            true => self.long_ns.min(self.more_ns),
-            false => self.more_ns,
-        }
-    }
-
-    fn min(self, other: Self) -> Self {
-        Self {
-            own_ns: self.own_ns.min(other.own_ns),
-            long_ns: self.long_ns.min(other.long_ns),
-            more_ns: self.more_ns.min(other.more_ns),
-        }
-    }
-
-    pub(super) fn ns(self) -> u64 {
-        self.own_ns.min(self.long_ns).min(self.more_ns)
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use rand::{RngExt, SeedableRng};
@@ -183,18 +147,11 @@ mod tests {
     #[test]
     fn every_way_is_beaten_by_one_that_is_kept_and_none_of_these_by_another() {
         let mut rng = ChaCha8Rng::seed_from_u64(1);
-        for case in 0..2_000 {
+        for _ in 0..2_000 {
             let mut drawn = || rng.random_range(0..12u64);
             let mut way = || {
-                let [passage_ns, own_ns, long_ns, more_ns] = std::array::from_fn(|_| drawn());
-                let [long_ns, more_ns] =
-                    [long_ns, more_ns].map(|ns| if case % 2 == 0 { u64::MAX } else { ns });
-                let least = Least {
-                    own_ns,
-                    long_ns,
-                    more_ns,
-                };
-                Rest { passage_ns, least }
+                let [passage_ns, least_ns] = std::array::from_fn(|_| drawn());
+                Rest { passage_ns, least_ns }
             };
             let all: Vec<Rest> = (0..20).map(|_| way()).collect();
             let mut kept = Vec::new();

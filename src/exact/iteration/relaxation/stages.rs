@@ -4,9 +4,9 @@ use std::cmp::Ordering;
 
 use super::Relaxation;
 use crate::exact::incumbent::Incumbent;
-use crate::exact::iteration::in_flight::Delays;
 use crate::exact::iteration::options::{StageOption, StageOptions};
 use crate::problem::cost::{self, Side, StageCost};
+use crate::problem::pipeline::PhaseTimes;
 use crate::problem::plan::StoppedBy;
 
 /// The most stages: half a gigabyte.
@@ -27,6 +27,8 @@ pub(in crate::exact::iteration) struct Stage {
     pub load_ns: u64,
     /// Time that a micro-batch spends in it and on its way to and from the next stage at least, in ns.
     pub latency_ns: u64,
+    /// What its links bring and take forwards, and backwards, in ns.
+    links_ns: [[u64; 2]; 2],
     /// Time until its link out has sent all but the last gradient, from the arrival of the first micro-batch on, in ns; 0 without links.
     pub sending_ns: u64,
 }
@@ -41,7 +43,7 @@ pub(super) enum Boundary {
 }
 
 impl Relaxation {
-    /// Adds all that plans may have which are better than the incumbent's, and says the delays of each boundary.
+    /// Adds all that plans may have which are better than the incumbent's.
     ///
     /// # Errors
     ///
@@ -50,12 +52,11 @@ impl Relaxation {
         &mut self,
         options: &dyn StageOptions,
         incumbent: &Incumbent,
-    ) -> Result<Vec<Delays>, StoppedBy> {
+    ) -> Result<(), StoppedBy> {
         let control = incumbent.control;
         let upper_ns = u128::from(incumbent.target_ns());
         let most = MOST_STAGES.min(control.room_bytes() / (2 * size_of::<Stage>()));
         let mut count = 0;
-        let mut delays = vec![Delays::default(); self.ideals.sets.len()];
         for to in 1..self.ideals.sets.len() {
             control.check_limits()?;
             // Both only grow with the stage.
@@ -77,8 +78,6 @@ impl Relaxation {
                     [false, false] => Ordering::Greater,
                 };
                 for ([before, behind], cost) in &costs(options, &members, place) {
-                    delays[from].take_behind(cost);
-                    delays[to].take_before(cost);
                     let stages = ways.iter().map(|way| self.stage((to, *behind), way, cost));
                     let stages =
                         stages.filter(|stage| may_take(from, stage.load_ns, self.share_of(&stage.way)));
@@ -91,7 +90,7 @@ impl Relaxation {
                 return Err(StoppedBy::SizeLimit);
             }
         }
-        Ok(delays)
+        Ok(())
     }
 
     fn stage(&self, (to, behind): (usize, Boundary), way: &StageOption, cost: &StageCost) -> Stage {
@@ -121,8 +120,23 @@ impl Relaxation {
             times,
             load_ns,
             latency_ns: load_ns + on_the_way_ns,
+            links_ns: [cost.forward, cost.backward].map(|pass| [pass.link_in_ns, pass.link_out_ns]),
             sending_ns,
         }
+    }
+}
+
+impl Stage {
+    /// Its passes as they run, each part at least.
+    pub(in crate::exact::iteration) fn passes(&self) -> [PhaseTimes; 2] {
+        [0, 1].map(|pass| {
+            let [in_ns, out_ns] = self.links_ns[pass];
+            PhaseTimes {
+                in_ns,
+                work_ns: self.times[pass],
+                out_ns,
+            }
+        })
     }
 }
 

@@ -92,6 +92,12 @@ switches! {
     coarse_to_fine,
     /// Exhaustive search over few items; where workers are alike, of what all else leaves open.
     exhaustive,
+    /// With iterations of devices that are alike: every stage between two ideals.
+    iteration_ideals,
+    /// With iterations: paths over cells of ideals, where stages between ideals are too many.
+    ideal_cells,
+    /// With iterations: loose items lie with their readers, where ideals are too many.
+    loose_items,
     /// With modes: the least devices of what is ahead of a label.
     modal_ahead,
     /// With modes: stages that no better plan can have are left out of later passes.

@@ -120,6 +120,14 @@ impl Ideals {
         }
     }
 
+    /// Some of them, of which nothing is said but what they hold.
+    pub(crate) fn apart(sets: Vec<FixedBitSet>) -> Self {
+        Self {
+            below: vec![Vec::new(); sets.len()],
+            sets,
+        }
+    }
+
     /// For every ideal, the items that may join it, and the ideals that they make of it.
     pub(crate) fn successors(&self) -> Vec<Vec<(usize, usize)>> {
         let mut successors = vec![Vec::new(); self.sets.len()];

@@ -14,7 +14,8 @@ use stagecut::options::{Communication, Cuts, MemoryLimit, Objective, PipelineOpt
 use stagecut::plan::{Outcome, Plan, Statistics, Status, StoppedBy};
 use stagecut::problem::{Assignment, Problem};
 use stagecut::simulate::{Request, Simulation, StageInFlight, simulate};
-use stagecut::spec::InstanceSpec;
+use stagecut::spec::{InstanceSpec, LayerSpec, TensorSpec};
+use stagecut::switches::Switches;
 use stagecut::{Options, settings::Settings};
 
 /// A small network that asks for an iteration; every third is a chain.
@@ -182,6 +183,69 @@ fn the_proved_iteration_is_the_least_that_any_plan_takes() {
     }
     println!("{cases} pipelines: {infeasible} without a plan, {shorter} faster than by the formula");
     assert!(20 * shorter > cases && infeasible > 0, "too few of some kind");
+}
+
+/// What is proved of cells of ideals, and of plans whose loose items lie with their readers, holds of all plans: these are asked where stages between ideals are too many.
+#[test]
+fn bounds_hold_without_the_stages_between_all_ideals() {
+    let exact = methods::find("exact").expect("a registered method");
+    let without = |names: &[&str]| Control {
+        switches: Switches::without(names.iter().copied()).expect("switches"),
+        ..Control::default()
+    };
+    let in_cells = without(&["iteration_ideals", "loose_items"]);
+    let with_readers = without(&["iteration_ideals", "ideal_cells"]);
+    let (mut cases, mut near, mut nearer) = (0, 0, 0);
+    let mut seed = 0;
+    while cases < draws(60) {
+        seed += 1;
+        let mut spec = spec(seed);
+        // A mask that is drawn for a layer, and what it is drawn from.
+        let readers: Vec<&LayerSpec> = spec
+            .network
+            .layers
+            .iter()
+            .filter(|layer| !layer.backward)
+            .collect();
+        let reader = readers[seed as usize % readers.len()].id.clone();
+        for (id, reader, ns) in [("seed", "mask", seed % 3), ("mask", &reader, seed % 7)] {
+            spec.network.layers.insert(
+                0,
+                LayerSpec {
+                    id: id.into(),
+                    forward_ms: Some(ns as f64 * 1e-6),
+                    ..LayerSpec::default()
+                },
+            );
+            spec.network.tensors.push(TensorSpec {
+                producer: id.into(),
+                consumers: vec![reader.into()],
+                bytes: Some(0.0),
+                transfer_ms: None,
+            });
+        }
+        let Some((instance, problem)) = problem_of(&spec) else {
+            continue;
+        };
+        let Some(least_ms) = brute_force(&instance, &problem) else {
+            continue;
+        };
+        cases += 1;
+        let bound_ms = |control: &Control| {
+            let plan = exact.run(&instance, &problem, control).expect("HiGHS works");
+            assert!(plan.objective_ms.is_none_or(|ms| ms >= least_ms), "seed {seed}");
+            let bound_ms = plan.bound_ms.expect("a bound");
+            assert!(bound_ms <= least_ms, "seed {seed}: {bound_ms} of {least_ms}");
+            bound_ms
+        };
+        near += u64::from(bound_ms(&in_cells) > 0.95 * least_ms);
+        nearer += u64::from(bound_ms(&with_readers) > 0.9999 * least_ms);
+    }
+    println!("{cases} pipelines: {near} bounds of cells are near, {nearer} of loose items");
+    assert!(
+        5 * near > cases && 2 * nearer > cases,
+        "{near} and {nearer} of {cases}"
+    );
 }
 
 #[test]

@@ -2,10 +2,12 @@
 #![doc = include_str!("../../../formulations/iteration.md")]
 
 mod arcs;
+mod cells;
 pub(super) mod chunks;
 mod depth_first;
 mod kinds;
 mod latency;
+mod loose;
 pub(crate) mod modal;
 mod moves;
 mod neighbours;
@@ -23,7 +25,9 @@ mod unlike;
 use std::sync::Arc;
 use std::time::Duration;
 
-use self::options::Alike;
+use self::cells::Cells;
+use self::loose::Loose;
+use self::options::{Alike, StageOptions};
 use self::relaxation::Relaxation;
 use self::search::PlanSearch;
 use super::bounds::Bound;
@@ -70,9 +74,8 @@ pub(crate) fn solve(known: Incumbent, method: Method, labels: &[String]) -> Resu
     for plan in homogeneous::quick_plans(&formula, &control.elsewhere()) {
         incumbent.offer(plan.into());
     }
-    let relaxation = Relaxation::new(&Alike(problem), &incumbent);
-    let mut search =
-        relaxation.map(|relaxation| PlanSearch::new(relaxation, Arc::new(Alike(problem)), &incumbent));
+    let mut search = laid(problem, &incumbent)
+        .map(|(relaxation, options)| PlanSearch::new(relaxation, options, &incumbent));
     let mut stopped_by = match &mut search {
         Ok(search) => search.run(&mut incumbent, FIRST_NODES),
         Err(stopped_by) => *stopped_by,
@@ -82,7 +85,10 @@ pub(crate) fn solve(known: Incumbent, method: Method, labels: &[String]) -> Resu
         improve(&mut incumbent);
         match &mut search {
             Ok(search) => stopped_by = search.run(&mut incumbent, u64::MAX),
-            Err(_) => neighbours::improve(&mut incumbent),
+            Err(_) => {
+                raise_by_cells(&mut incumbent);
+                neighbours::improve(&mut incumbent);
+            }
         }
     }
     let stopped_by = control.must_stop().unwrap_or(stopped_by);
@@ -116,14 +122,55 @@ pub(crate) fn bound(problem: &Problem, control: &Control) -> Outcome {
     let mut incumbent = Incumbent::new(problem, control);
     let (bound, bound_ns) = simple_bound(problem);
     incumbent.raise(bound.source, bound_ns);
-    let stopped_by = match Relaxation::new(&Alike(problem), &incumbent) {
-        Ok(relaxation) => {
-            incumbent.raise(BoundSource::ChainsOfIdeals, relaxation.bound_ns());
+    let stopped_by = match laid(problem, &incumbent) {
+        Ok((relaxation, _)) => {
+            let bound_ns = relaxation.bound_ns().min(relaxation.others_ns);
+            incumbent.raise(BoundSource::ChainsOfIdeals, bound_ns);
             StoppedBy::Completed
         }
-        Err(stopped_by) => stopped_by,
+        Err(stopped_by) => {
+            raise_by_cells(&mut incumbent);
+            stopped_by
+        }
     };
     incumbent.finish(stopped_by)
+}
+
+/// What bounds plans, and what their stages may be; loose items lie with their readers where there are too many ideals with them.
+fn laid<'a>(
+    problem: &'a Problem,
+    incumbent: &Incumbent,
+) -> Result<(Relaxation, Arc<dyn StageOptions + 'a>), StoppedBy> {
+    let switches = incumbent.control.switches;
+    let all = match switches.iteration_ideals {
+        true => Relaxation::new(&Alike(problem), incumbent),
+        false => Err(StoppedBy::SizeLimit),
+    };
+    let all = all.map(|relaxation| {
+        let options: Arc<dyn StageOptions> = Arc::new(Alike(problem));
+        (relaxation, options)
+    });
+    match (all, Loose::new(problem).filter(|_| switches.loose_items)) {
+        (Err(StoppedBy::SizeLimit), Some(loose)) => Relaxation::new(&loose, incumbent)
+            .map(|relaxation| -> (_, Arc<dyn StageOptions>) { (relaxation, Arc::new(loose)) }),
+        (all, _) => all,
+    }
+}
+
+/// Raises the bound to that of paths over cells of ideals, for which stages between ideals may be too many.
+fn raise_by_cells(incumbent: &mut Incumbent) {
+    let (problem, control) = (incumbent.problem, incumbent.control);
+    let ideals = Relaxation::ideals(problem, control).ok();
+    let Some(ideals) = ideals.filter(|_| control.switches.ideal_cells) else {
+        return;
+    };
+    let cells = Cells::new(problem, &ideals);
+    if let Ok(paths) = Relaxation::over_cells(&cells, &Alike(problem), incumbent) {
+        incumbent.raise(
+            BoundSource::ChainsOfIdeals,
+            paths.bound_ns().min(incumbent.upper_ns),
+        );
+    }
 }
 
 /// Takes the plans of least formula and of least period, and what the period says of an iteration.

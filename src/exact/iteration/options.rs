@@ -73,6 +73,11 @@ pub(super) trait StageOptions: Send + Sync {
         Stock::of_line(self.pipeline())
     }
 
+    /// Whether plans may have stages that hold nothing of the pipeline's items.
+    fn may_have_others(&self) -> bool {
+        false
+    }
+
     /// Whether no other plan has the same stages and tags and is faster: if not, what is proved of these stays a bound.
     fn is_complete(&self) -> bool {
         true

@@ -63,7 +63,7 @@ impl<'a> PlanSearch<'a> {
             open: BinaryHeap::new(),
             has_prefix: options.is_line() && is_alternating(options.pipeline()),
             options,
-            open_ns: u64::MAX,
+            open_ns: relaxation.others_ns,
             // Both grow by doubling.
             most_nodes: (incumbent.control.room_bytes() / (3 * bytes)).min(u32::MAX as usize),
             relaxation,

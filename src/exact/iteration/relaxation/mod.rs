@@ -6,8 +6,11 @@ mod stages;
 use rests::{ByPasses, Rest, Rests, add, merged};
 use stages::{Boundary, Stage};
 
+use super::cells::Cells;
 use super::options::{Left, StageOption, StageOptions, Stock};
 use crate::exact::incumbent::Incumbent;
+use crate::problem::Problem;
+use crate::problem::control::Control;
 use crate::problem::plan::StoppedBy;
 use crate::search::ideals::{Ideals, IdealsError};
 
@@ -40,6 +43,18 @@ pub(super) struct Relaxation {
     late: Late,
     /// What plans may take, of as many replicas as are told apart.
     stock: Stock,
+    /// Stages that are counted and are none of those that are looked at.
+    others: Others,
+    /// No plan with others takes less, in ns, where plans without them are looked at first; else `u64::MAX`.
+    pub others_ns: u64,
+}
+
+/// How many stages of a plan hold nothing that is looked at. Those that do count each as if all of these came behind it, which is no fewer in flight than it has, and so no more late.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Others {
+    None,
+    Some,
+    Any,
 }
 
 /// How many forward passes of a stage come after the first micro-batch has gone all the way to its backward pass, or before its last.
@@ -74,14 +89,21 @@ impl Relaxation {
     ///
     /// Too many of either, or a limit.
     pub(super) fn new(options: &dyn StageOptions, incumbent: &Incumbent) -> Result<Self, StoppedBy> {
-        let control = incumbent.control;
-        let stop = || control.must_stop().is_some();
-        let ideals =
-            Ideals::enumerate(options.pipeline(), MOST_IDEALS, &stop).map_err(|error| match error {
-                IdealsError::TooManyIdeals { .. } => StoppedBy::SizeLimit,
-                IdealsError::Interrupted => control.must_stop().unwrap_or(StoppedBy::Interrupt),
-            })?;
+        let ideals = Self::ideals(options.pipeline(), incumbent.control)?;
         Self::over(ideals, options, incumbent)
+    }
+
+    /// The ideals of a problem that are not too many.
+    ///
+    /// # Errors
+    ///
+    /// They are, or a limit.
+    pub(super) fn ideals(problem: &Problem, control: &Control) -> Result<Ideals, StoppedBy> {
+        let stop = || control.must_stop().is_some();
+        Ideals::enumerate(problem, MOST_IDEALS, &stop).map_err(|error| match error {
+            IdealsError::TooManyIdeals { .. } => StoppedBy::SizeLimit,
+            IdealsError::Interrupted => control.must_stop().unwrap_or(StoppedBy::Interrupt),
+        })
     }
 
     /// The same for plans whose stages lie between these ideals.
@@ -97,9 +119,43 @@ impl Relaxation {
         let problem = options.pipeline();
         let work =
             |set: &fixedbitset::FixedBitSet| set.ones().map(|item| problem.items[item].work_ns()).sum();
-        let settings = &problem.settings;
+        let work_ns = ideals.sets.iter().map(work).collect();
+        let mut relaxation = Self::begun(ideals, work_ns, options);
+        relaxation.add_stages(options, incumbent)?;
+        relaxation.tell_apart_less();
+        if options.may_have_others() {
+            relaxation.others = Others::Some;
+            relaxation.fill(incumbent)?;
+            relaxation.others_ns = relaxation.bound_ns();
+            relaxation.others = Others::None;
+        }
+        relaxation.fill(incumbent)?;
+        Ok(relaxation)
+    }
+
+    /// The same for plans whose stages lie between cells of ideals, of which nothing is known but the work.
+    ///
+    /// # Errors
+    ///
+    /// Too many stages, or a limit.
+    pub(super) fn over_cells(
+        cells: &Cells,
+        options: &dyn StageOptions,
+        incumbent: &Incumbent,
+    ) -> Result<Self, StoppedBy> {
+        let ideals = Ideals::apart(cells.sets.clone());
+        let mut relaxation = Self::begun(ideals, cells.work_ns().collect(), options);
+        relaxation.others = Others::Any;
+        relaxation.add_stages_of_cells(cells, incumbent)?;
+        relaxation.fill(incumbent)?;
+        Ok(relaxation)
+    }
+
+    /// Without stages.
+    fn begun(ideals: Ideals, work_ns: Vec<u64>, options: &dyn StageOptions) -> Self {
+        let settings = &options.pipeline().settings;
         let mut relaxation = Self {
-            work_ns: ideals.sets.iter().map(work).collect(),
+            work_ns,
             stages: vec![Default::default(); ideals.sets.len()],
             node: options.between_nodes().map(|(node, _)| node),
             may_begin: Vec::new(),
@@ -111,6 +167,8 @@ impl Relaxation {
                 (true, false) => Late::BeyondLead,
                 (false, _) | (true, true) => Late::AllButOne,
             },
+            others: Others::None,
+            others_ns: u64::MAX,
         };
         let units = 0..=relaxation.stock.most.units;
         let of_tags = |units: u32| {
@@ -119,10 +177,7 @@ impl Relaxation {
                 .collect()
         };
         relaxation.may_begin = units.map(of_tags).collect();
-        relaxation.add_stages(options, incumbent)?;
-        relaxation.tell_apart_less();
-        relaxation.fill(incumbent)?;
-        Ok(relaxation)
+        relaxation
     }
 
     /// Tells no more replicas apart than there is time for.
@@ -212,7 +267,9 @@ impl Relaxation {
     fn behind(&self, stage: &Stage, left: Left) -> impl Iterator<Item = Left> + use<> {
         let way = &stage.way;
         let units = left.units.saturating_sub(way.units);
-        let fits = left.replicas <= way.most_left
+        // With others less may be in flight than is counted.
+        let has_memory = left.replicas <= way.most_left || self.others != Others::None;
+        let fits = has_memory
             && left.units >= way.units
             && self.boundary(units) == stage.behind
             && self.may_begin[left.units as usize][way.tag as usize];
@@ -281,9 +338,14 @@ impl Relaxation {
         };
         self.rests = (0..count).map(|_| Rests::default()).collect();
         for left in self.states() {
-            match left.replicas {
-                0 => self.rests[count - 1].push(&[nothing], 0),
-                _ => self.rests[count - 1].push(&[], u64::MAX),
+            let is_end = match self.others {
+                Others::None => left.replicas == 0,
+                Others::Some => left.replicas > 0,
+                Others::Any => true,
+            };
+            match is_end {
+                true => self.rests[count - 1].push(&[nothing], 0),
+                false => self.rests[count - 1].push(&[], u64::MAX),
             }
         }
         let mut room = MOST_WAYS_IN_ALL.min(incumbent.control.room_bytes() / (2 * size_of::<Rest>()));

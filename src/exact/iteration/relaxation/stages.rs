@@ -4,6 +4,7 @@ use std::cmp::Ordering;
 
 use super::Relaxation;
 use crate::exact::incumbent::Incumbent;
+use crate::exact::iteration::cells::Cells;
 use crate::exact::iteration::options::{StageOption, StageOptions};
 use crate::problem::cost::{self, Side, StageCost};
 use crate::problem::pipeline::PhaseTimes;
@@ -84,6 +85,48 @@ impl Relaxation {
                     let stages: Vec<Stage> = stages.collect();
                     count += stages.len();
                     self.stages[from][*before as usize].extend(stages);
+                }
+            }
+            if count > most {
+                return Err(StoppedBy::SizeLimit);
+            }
+        }
+        Ok(())
+    }
+
+    /// Adds all between cells that plans may have which are better than the incumbent's.
+    ///
+    /// # Errors
+    ///
+    /// Too many, or a limit.
+    pub(super) fn add_stages_of_cells(
+        &mut self,
+        cells: &Cells,
+        incumbent: &Incumbent,
+    ) -> Result<(), StoppedBy> {
+        let upper_ns = u128::from(incumbent.target_ns());
+        let most = MOST_STAGES.min(incumbent.control.room_bytes() / (2 * size_of::<Stage>()));
+        let mut count = 0;
+        for from in 0..self.all() {
+            incumbent.control.check_limits()?;
+            let before_ns = u128::from(self.work_ns[from]);
+            for to in from + 1..=self.all() {
+                let Some([forward_ns, backward_ns, work_ns]) = cells.between_ns(from, to) else {
+                    continue;
+                };
+                if before_ns + u128::from(self.micro_batches) * u128::from(work_ns) <= upper_ns {
+                    let way = StageOption {
+                        works_ns: [forward_ns, backward_ns],
+                        work_ns,
+                        most_left: u32::MAX,
+                        units: 0,
+                        replicas: 1,
+                        once_ns: 0,
+                        tag: 0,
+                    };
+                    let stage = self.stage((to, Boundary::Anywhere), &way, &StageCost::default());
+                    self.stages[from][Boundary::Anywhere as usize].push(stage);
+                    count += 1;
                 }
             }
             if count > most {

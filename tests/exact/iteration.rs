@@ -1,5 +1,7 @@
 //! Iterations as simulated: what is proved against brute force over all plans by simulation, and memory against what simulations hold.
 
+use std::time::Duration;
+
 use crate::common::draw::{Scope, draw};
 use crate::common::{draws, problem_of, random_spec};
 use rand::{RngExt, SeedableRng};
@@ -245,6 +247,41 @@ fn bounds_hold_without_the_stages_between_all_ideals() {
     assert!(
         5 * near > cases && 2 * nearer > cases,
         "{near} and {nearer} of {cases}"
+    );
+}
+
+/// Long networks with branches have more paths than can be counted.
+#[test]
+fn long_networks_with_branches_have_bounds_without_the_stages_between_all_ideals() {
+    let layer = |id: String| format!("{{ id = \"{id}\", forward_ms = 1, backward_ms = 2 }}");
+    let tensor = |from: &str, to: &str| format!("{{ producer = \"{from}\", consumers = [{to}], bytes = 0 }}");
+    let (mut layers, mut tensors) = (vec![layer("j0".into())], Vec::new());
+    for k in 1..=100 {
+        layers.extend(["a", "b", "j"].map(|name| layer(format!("{name}{k}"))));
+        tensors.push(tensor(&format!("j{}", k - 1), &format!("\"a{k}\", \"b{k}\"")));
+        tensors.extend(["a", "b"].map(|name| tensor(&format!("{name}{k}"), &format!("\"j{k}\""))));
+    }
+    let text = format!(
+        "network.layers = [{}]\nnetwork.tensors = [{}]\npipeline = {{ stages = 4, micro_batches = 8, objective = \"iteration\" }}",
+        layers.join(", "),
+        tensors.join(", ")
+    );
+    let spec: InstanceSpec = toml::from_str(&text).expect("an instance");
+    let (instance, problem) = problem_of(&spec).expect("a problem");
+    let exact = methods::find("exact").expect("a registered method");
+    let control = Control {
+        switches: Switches::without(["iteration_ideals"]).expect("a switch"),
+        ..Control::default()
+    };
+    let control = control.with_time(Some(Duration::from_secs(3)));
+    let plan = exact.run(&instance, &problem, &control).expect("HiGHS works");
+    let (objective_ms, bound_ms) = (
+        plan.objective_ms.expect("a plan"),
+        plan.bound_ms.expect("a bound"),
+    );
+    assert!(
+        bound_ms <= objective_ms && bound_ms >= 0.9 * objective_ms,
+        "{bound_ms} of {objective_ms}"
     );
 }
 

@@ -58,17 +58,20 @@ fn readers(problem: &Problem) -> Vec<(usize, usize)> {
         let near = |direction| {
             let near = problem.order.neighbors_directed(NodeIndex::new(item), direction);
             let mut near: Vec<usize> = near.map(NodeIndex::index).collect();
+            near.sort_unstable();
             near.dedup();
             near
         };
         let before = near(Direction::Incoming);
+        if before.iter().any(|&before| reader_of[before].is_none()) {
+            continue;
+        }
+        // Each of them has this one reader.
         held[item] =
             [0, 1].map(|of| held[item][of] + before.iter().map(|&before| held[before][of]).sum::<u64>());
         let is_little = [0, 1].into_iter().all(|of| held[item][of] <= most[of]);
-        let is_loose = |&before: &usize| reader_of[before].is_some();
         if let [reader] = near(Direction::Outgoing)[..]
             && is_little
-            && before.iter().all(is_loose)
         {
             let ends = problem.transfers_of[item]
                 .iter()

@@ -91,6 +91,11 @@ pub(crate) fn solve(known: Incumbent, method: Method, labels: &[String]) -> Resu
             }
         }
     }
+    if stopped_by == StoppedBy::NoMethod {
+        // With loose items anywhere there are too many plans; some of those nearby may be better.
+        neighbours::improve(&mut incumbent);
+        stopped_by = StoppedBy::SizeLimit;
+    }
     let stopped_by = control.must_stop().unwrap_or(stopped_by);
     Ok(incumbent.finish(stopped_by))
 }

@@ -55,8 +55,9 @@ pub struct Verdict {
     pub run: Option<PlanRun>,
     /// What every stage comes to, whatever the plan says of it; zeros where that cannot be told.
     pub figures: Vec<Figures>,
-    /// What each chunk of a prompt takes on every stage, in ms; empty where none is read.
-    pub chunks_ms: Vec<Vec<f64>>,
+    /// What each chunk of a prompt takes on every stage, in ns, together, or on the link in, the device and the link out where transfers are overlapped;
+    /// empty where none is read.
+    pub chunks_ns: Vec<Vec<Vec<u64>>>,
 }
 
 /// What a stage comes to, recomputed: the numbers of a [`PlanStage`] under their names.
@@ -111,7 +112,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         overruns: Vec::new(),
         run: None,
         figures: vec![Figures::default(); plan.stages.len()],
-        chunks_ms: Vec::new(),
+        chunks_ns: Vec::new(),
         violations: Vec::new(),
     };
     check.header(plan);
@@ -158,7 +159,7 @@ pub fn examine(instance: &Instance, settings: &Settings, plan: &Plan) -> Verdict
         overruns: check.overruns,
         run,
         figures: check.figures,
-        chunks_ms: check.chunks_ms,
+        chunks_ns: check.chunks_ns,
     }
 }
 
@@ -180,7 +181,7 @@ struct Checker<'a> {
     /// What every stage comes to, as far as it is known.
     figures: Vec<Figures>,
     /// What each chunk of a prompt takes there.
-    chunks_ms: Vec<Vec<f64>>,
+    chunks_ns: Vec<Vec<Vec<u64>>>,
     violations: Vec<Violation>,
 }
 
@@ -252,12 +253,15 @@ impl Checker<'_> {
             if stage.mode.is_some() && !settings.modal {
                 wrong(format!("stages[{k}].mode"), true, "stages without modes".into());
             }
-            if !stage.chunks_ms.is_empty() && !settings.reads_prompt() {
-                wrong(
-                    format!("stages[{k}].chunks_ms"),
-                    true,
-                    "plans that read no prompt".into(),
-                );
+            let of_chunks = [
+                ("chunks_ms", stage.chunks_ms.is_empty()),
+                ("chunk_transfers", stage.chunk_transfers.is_empty()),
+            ];
+            for (field, is_empty) in of_chunks {
+                if !is_empty && !settings.reads_prompt() {
+                    let of = "plans that read no prompt";
+                    wrong(format!("stages[{k}].{field}"), true, of.into());
+                }
             }
             if !stage.shares.is_empty() && settings.worker != WorkerMode::Concurrent {
                 wrong(

@@ -51,9 +51,10 @@ const RECEIVED: usize = 0;
 const SENT: usize = 1;
 
 impl Sum {
-    /// All that it does in forward propagation.
-    pub(super) fn forward_ns(&self) -> f64 {
-        self.forward_ns + self.group_forward_ns + self.moved_ns[0].iter().sum::<f64>()
+    /// What it receives, does and sends in forward propagation.
+    pub(super) fn forward_parts_ns(&self) -> [f64; 3] {
+        let work_ns = self.forward_ns + self.group_forward_ns;
+        [self.moved_ns[0][RECEIVED], work_ns, self.moved_ns[0][SENT]]
     }
 
     /// What a device holds for good, with its part of what replicas share out.

@@ -7,36 +7,90 @@ use super::devices::Placed;
 use super::{Checker, FORWARD, Violation, workers};
 use crate::model::network::LayerMode;
 use crate::model::units::NS_PER_MS;
-use crate::problem::plan::Plan;
+use crate::problem::plan::{Moved, Plan};
 
 impl Checker<'_> {
-    /// The time until a prompt is read, in ns: by stage and chunk, each behind the one before it and itself on the stage before. Stated times of chunks
-    /// are held against it.
-    pub(super) fn read_ns(&mut self, plan: &Plan, each: &[Vec<u128>]) -> u128 {
-        let ms = |ns: &u128| *ns as f64 / NS_PER_MS;
-        self.chunks_ms = each.iter().map(|stage| stage.iter().map(ms).collect()).collect();
+    /// The time until a prompt is read, in ns: by stage and chunk, each behind the one before it and itself on the stage before, and where transfers are
+    /// overlapped on each link so: a link in may start with the link out before it, the work when both are done. Stated times of chunks are held against it.
+    ///
+    /// * `each`: for every stage and chunk what is received, the work, and what is sent.
+    pub(super) fn read_ns(&mut self, plan: &Plan, each: &[Vec<[u128; 3]>]) -> u128 {
+        let has_links = self.settings.communication.has_links();
+        let machines = |stage: &Vec<[u128; 3]>| -> Vec<Vec<u64>> {
+            match has_links {
+                true => (0..3)
+                    .map(|part| stage.iter().map(|parts| parts[part] as u64).collect())
+                    .collect(),
+                false => vec![
+                    stage
+                        .iter()
+                        .map(|parts| parts.iter().sum::<u128>() as u64)
+                        .collect(),
+                ],
+            }
+        };
+        self.chunks_ns = each.iter().map(machines).collect();
         for k in 0..each.len() {
-            let (stated, own) = (&plan.stages[k].chunks_ms, self.chunks_ms[k].clone());
+            self.stated_chunks(plan, k);
+        }
+        // When each chunk is there, and when its sender began to send it.
+        let chunks = each.first().map_or(0, Vec::len);
+        let (mut there, mut begun) = (vec![0u128; chunks], vec![0u128; chunks]);
+        for stage in each {
+            // Of the chunk before: received, done, sent.
+            let mut before = [0u128; 3];
+            for (at, [receive, work, send]) in stage.iter().enumerate() {
+                match has_links {
+                    true => {
+                        before[0] = before[0].max(begun[at]) + receive;
+                        before[1] = before[1].max(before[0]).max(there[at]) + work;
+                        begun[at] = before[1].max(before[2]);
+                        before[2] = begun[at] + send;
+                        there[at] = before[2];
+                    }
+                    false => {
+                        before[1] = before[1].max(there[at]) + receive + work + send;
+                        there[at] = before[1];
+                    }
+                }
+            }
+        }
+        there.last().copied().unwrap_or(0)
+    }
+
+    /// What a stage states of chunks against what they come to.
+    fn stated_chunks(&mut self, plan: &Plan, k: usize) {
+        let machines = self.chunks_ns[k].clone();
+        let stage = &plan.stages[k];
+        let moved = |of: fn(&Moved) -> f64| stage.chunk_transfers.iter().map(of).collect();
+        let stated: [(_, Vec<f64>, _); 3] = [
+            (
+                "chunk_transfers",
+                moved(|moved| moved.in_ms),
+                machines.first().filter(|_| machines.len() == 3),
+            ),
+            (
+                "chunks_ms",
+                stage.chunks_ms.clone(),
+                machines.get(machines.len() / 2),
+            ),
+            ("chunk_transfers", moved(|moved| moved.out_ms), machines.get(2)),
+        ];
+        for (field, stated, own) in stated {
+            let own = own.map_or(&[][..], Vec::as_slice);
             if stated.len() != own.len() {
                 self.violations.push(Violation::Field {
-                    field: format!("stages[{k}].chunks_ms"),
+                    field: format!("stages[{k}].{field}"),
                     found: format!("{} of them", stated.len()),
                     expected: format!("{}, one a chunk", own.len()).into(),
                 });
                 continue;
             }
             for (at, (stated, own)) in stated.iter().zip(own).enumerate() {
-                self.stated_ms(format!("stages[{k}].chunks_ms[{at}]"), *stated, own);
+                let own_ms = *own as f64 / NS_PER_MS;
+                self.stated_ms(format!("stages[{k}].{field}[{at}]"), *stated, own_ms);
             }
         }
-        let chunks = each.first().map_or(0, Vec::len);
-        let mut done = vec![vec![0u128; chunks + 1]; each.len() + 1];
-        for (k, stage) in each.iter().enumerate() {
-            for (at, ns) in stage.iter().enumerate() {
-                done[k + 1][at + 1] = done[k][at + 1].max(done[k + 1][at]) + ns;
-            }
-        }
-        done[each.len()][chunks]
     }
 
     /// The time until stages in modes have read a prompt, in ms: each chunk is a micro-batch of its own size.
@@ -69,18 +123,18 @@ impl Checker<'_> {
             let mut sums = self.modal_sums(placed, &own);
             self.add_crossings((placed, &own), &|size| size.part(part), &mut sums);
             let both = each.iter_mut().zip(&sums);
-            both.for_each(|(stage, sum)| stage.push(sum.forward_ns() as u128));
+            both.for_each(|(stage, sum)| stage.push(sum.forward_parts_ns().map(|ns| ns as u128)));
         }
         self.read_ns(plan, &each) as f64 / NS_PER_MS
     }
 
-    /// What each chunk takes on each of so many stages, from layers and tensors.
-    pub(super) fn chunks_ns(&self, stages: usize) -> Vec<Vec<u128>> {
+    /// What each chunk takes on each of so many stages, to receive, work and send, from layers and tensors.
+    pub(super) fn chunks_ns(&self, stages: usize) -> Vec<Vec<[u128; 3]>> {
         let Some(prompt) = &self.settings.prompt else {
             return Vec::new();
         };
         let chunks = prompt.chunks();
-        let mut each = vec![vec![0u128; chunks.len()]; stages];
+        let mut each = vec![vec![[0u128; 3]; chunks.len()]; stages];
         for at in 0..self.instance.network.layers.len() {
             let place = self.stage_of[FORWARD][at].filter(|_| self.kept(at));
             let Some(k) = place else { continue };
@@ -89,7 +143,7 @@ impl Checker<'_> {
                 .and_then(|&kind| self.layer(at).readings[kind])
                 .unwrap_or_default();
             let sums = each[k].iter_mut().zip(&chunks);
-            sums.for_each(|(sum, &chunk)| *sum += u128::from(reading.ns(chunk, prompt)));
+            sums.for_each(|(sum, &chunk)| sum[1] += u128::from(reading.ns(chunk, prompt)));
         }
         for tensor in &self.instance.network.tensors {
             let ends = std::iter::once(&tensor.producer).chain(&tensor.consumers);
@@ -97,10 +151,12 @@ impl Checker<'_> {
             if touched.len() < 2 {
                 continue;
             }
+            let home = self.stage_of[FORWARD][tensor.producer];
             for k in touched.into_iter().filter(|&k| self.pays(k)) {
+                let part = if home == Some(k) { 2 } else { 0 };
                 let sums = each[k].iter_mut().zip(&chunks);
                 sums.for_each(|(sum, &chunk)| {
-                    *sum += u128::from(self.settings.chunk_transfer_ns(tensor, chunk, prompt))
+                    sum[part] += u128::from(self.settings.chunk_transfer_ns(tensor, chunk, prompt))
                 });
             }
         }

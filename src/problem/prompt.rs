@@ -13,6 +13,10 @@ use crate::problem::{Assignment, Item, Problem, Transfer};
 /// Times of each chunk of a prompt, in ns.
 type Each = Box<[u64]>;
 
+/// What each chunk takes on each machine that a stage is: the device, which receives, works and sends in turn, or where transfers are beside the work the
+/// link in, the device, and the link out.
+pub(crate) type Machines = Vec<Vec<u64>>;
+
 /// What items and transfers take for each chunk of a prompt.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Reads {
@@ -22,6 +26,8 @@ pub struct Reads {
     transfers: Vec<Each>,
     /// How many chunks there are.
     pub(crate) chunks: usize,
+    /// How many machines each stage is.
+    pub(crate) machines: usize,
     /// Where stages have modes, what they are made of for each chunk, and nothing of the above.
     pub(crate) modes: Vec<Modes>,
 }
@@ -50,6 +56,7 @@ impl Reads {
             items: Vec::new(),
             transfers: Vec::new(),
             chunks: modes.len(),
+            machines: machines(settings),
             modes,
         })
     }
@@ -70,11 +77,12 @@ impl Reads {
             items: settings.kinds.iter().map(on_kind).collect(),
             transfers: each_of_transfers(instance, (settings, prompt), items, transfers),
             chunks: prompt.chunks().len(),
+            machines: machines(settings),
             modes: Vec::new(),
         })
     }
 
-    /// What each chunk takes on a stage, work and transfers, on a device of a kind in play; `None` where it cannot run some item.
+    /// What each chunk takes on the machines of a stage, on a device of a kind in play; `None` where it cannot run some item.
     ///
     /// * `members`: the items of the stage, which are those that are `inside`.
     ///
@@ -85,11 +93,14 @@ impl Reads {
         members: &[usize],
         inside: impl Fn(usize) -> bool,
         class: usize,
-    ) -> Option<Vec<u64>> {
-        let mut sum = vec![0; self.chunks];
-        let mut add = |each: &Each| sum.iter_mut().zip(each).for_each(|(sum, ns)| *sum += ns);
+    ) -> Option<Machines> {
+        let mut sums = vec![vec![0; self.chunks]; self.machines];
+        let mut add = |machine: usize, each: &Each| {
+            let both = sums[machine].iter_mut().zip(each);
+            both.for_each(|(sum, ns)| *sum += ns);
+        };
         for &item in members {
-            add(self.items[class][item].as_ref()?);
+            add(self.device(), self.items[class][item].as_ref()?);
         }
         let workers = problem.workers.as_ref();
         if workers.is_none_or(|workers| workers.classes[class].pays_communication) {
@@ -99,12 +110,32 @@ impl Reads {
             touched.dedup();
             // One that a member makes or reads is here.
             let crosses = |t: &usize| problem.transfers[*t].items().any(|item| !inside(item));
-            touched
-                .into_iter()
-                .filter(crosses)
-                .for_each(|t| add(&self.transfers[t]));
+            for t in touched.into_iter().filter(crosses) {
+                let leaves = inside(problem.transfers[t].producer);
+                add(self.link(leaves), &self.transfers[t]);
+            }
         }
-        Some(sum)
+        Some(sums)
+    }
+
+    /// When chunks get to the first stage: see [`pass`].
+    pub(crate) fn at_the_start(&self) -> Vec<u64> {
+        vec![0; self.chunks * self.times_of_a_chunk()]
+    }
+
+    /// What is known of a chunk between two stages: when it is there, and where links are machines of their own when it began to be sent.
+    pub(crate) fn times_of_a_chunk(&self) -> usize {
+        self.machines.div_ceil(2)
+    }
+
+    /// The machine that works.
+    pub(crate) fn device(&self) -> usize {
+        self.machines / 2
+    }
+
+    /// The machine that tensors come in on, or leave on.
+    pub(crate) fn link(&self, leaves: bool) -> usize {
+        if leaves { self.machines - 1 } else { 0 }
     }
 
     /// The time until the last stage of a plan has read the last chunk; `u64::MAX` where some device cannot run its stage.
@@ -116,12 +147,14 @@ impl Reads {
     }
 
     /// The time until the last of stages has read the last chunk, each of which takes so long there.
-    fn last_ns(&self, stages: &[Vec<u64>]) -> u64 {
-        let mut left = vec![0; self.chunks];
-        stages
-            .iter()
-            .for_each(|stage| pass(&mut left, stage.iter().copied()));
-        left.last().copied().unwrap_or(0)
+    fn last_ns(&self, stages: &[Machines]) -> u64 {
+        let mut left = self.at_the_start();
+        for machines in stages {
+            pass(&mut left, machines.len(), |machine, chunk| {
+                machines[machine][chunk]
+            });
+        }
+        left[..self.chunks].last().copied().unwrap_or(0)
     }
 
     /// The same of stages in modes.
@@ -130,24 +163,28 @@ impl Reads {
         stages.map_or(u64::MAX, |stages| self.last_ns(&stages))
     }
 
-    /// What each chunk takes on each stage in modes; `None` where some layer has no such mode.
-    pub(crate) fn modal_stages_ns(&self, assignment: &[usize], chosen: &Chosen) -> Option<Vec<Vec<u64>>> {
-        let mut stages = vec![Vec::with_capacity(self.chunks); chosen.stages.len()];
-        for modes in &self.modes {
+    /// What each chunk takes on the machines of each stage in modes; `None` where some layer has no such mode.
+    pub(crate) fn modal_stages_ns(&self, assignment: &[usize], chosen: &Chosen) -> Option<Vec<Machines>> {
+        let mut stages = vec![vec![vec![0; self.chunks]; self.machines]; chosen.stages.len()];
+        for (at, modes) in self.modes.iter().enumerate() {
             let costs = modes.stages(assignment, chosen)?;
-            let both = stages.iter_mut().zip(&costs.stages);
-            both.for_each(|(each, cost)| each.push(cost.each()));
+            for (machines, cost) in stages.iter_mut().zip(&costs.stages) {
+                let [moved, _] = cost.moved;
+                machines[self.link(false)][at] += moved.received;
+                machines[self.device()][at] += cost.passes().iter().sum::<u64>();
+                machines[self.link(true)][at] += moved.sent;
+            }
         }
         Some(stages)
     }
 
-    /// What each chunk takes on each stage of a plan, likewise.
+    /// What each chunk takes on the machines of each stage of a plan, likewise.
     pub(crate) fn stages_ns(
         &self,
         problem: &Problem,
         assignment: &Assignment,
         choices: &[usize],
-    ) -> Option<Vec<Vec<u64>>> {
+    ) -> Option<Vec<Machines>> {
         let used = assignment.iter().max().map_or(0, |last| last + 1);
         let mut members = vec![Vec::new(); used];
         assignment
@@ -187,6 +224,11 @@ impl Reads {
     }
 }
 
+/// How many machines a stage is.
+fn machines(settings: &Settings) -> usize {
+    if settings.communication.has_links() { 3 } else { 1 }
+}
+
 /// The kind in play, by position, of a choice of workers: each is one device.
 pub(crate) fn class_of(problem: &Problem, choice: usize) -> usize {
     let workers = problem.workers.as_ref();
@@ -199,12 +241,28 @@ pub(crate) fn class_of(problem: &Problem, choice: usize) -> usize {
     devices.unwrap_or(0)
 }
 
-/// Chunks that leave what they come through at such times pass one more stage, each when it is there and the one before is done.
-pub(crate) fn pass(left: &mut [u64], stage: impl IntoIterator<Item = u64>) {
-    let mut free_ns = 0;
-    for (left_ns, ns) in left.iter_mut().zip(stage) {
-        free_ns = free_ns.max(*left_ns) + ns;
-        *left_ns = free_ns;
+/// Has chunks pass one more stage, of one machine or three: each goes on where it is there and the one before is done. A link in may start when the link out
+/// before it does, and the device when both are done: what runs, and what is simulated.
+///
+/// * `left`: when each chunk is there, and with three machines when each began to be sent;
+/// * `takes`: what a machine takes for a chunk.
+pub(crate) fn pass(left: &mut [u64], machines: usize, takes: impl Fn(usize, usize) -> u64) {
+    if machines == 1 {
+        let mut free_ns = 0;
+        for (chunk, there_ns) in left.iter_mut().enumerate() {
+            free_ns = free_ns.max(*there_ns) + takes(0, chunk);
+            *there_ns = free_ns;
+        }
+        return;
+    }
+    let (there_ns, sent_ns) = left.split_at_mut(left.len() / 2);
+    let [mut in_ns, mut free_ns, mut out_ns] = [0; 3];
+    for (chunk, (there_ns, sent_ns)) in there_ns.iter_mut().zip(sent_ns).enumerate() {
+        in_ns = in_ns.max(*sent_ns) + takes(0, chunk);
+        free_ns = free_ns.max(in_ns).max(*there_ns) + takes(1, chunk);
+        *sent_ns = out_ns.max(free_ns);
+        out_ns = *sent_ns + takes(2, chunk);
+        *there_ns = out_ns;
     }
 }
 

@@ -27,6 +27,7 @@ pub fn stage(k: usize, forward_ms: f64, backward_ms: f64) -> PlanStage {
         weight_versions: None,
         mode: None,
         chunks_ms: Vec::new(),
+        chunk_transfers: Vec::new(),
     }
 }
 

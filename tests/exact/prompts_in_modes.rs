@@ -234,7 +234,7 @@ impl<'a> Every<'a> {
     fn staff(&mut self, used: usize, stages: &mut Vec<Placed>) {
         if stages.len() == used {
             if let Some(each) = self.each_ns(stages) {
-                let ns = longest_ns(&each);
+                let ns = longest_ns(&each, self.settings);
                 self.best_ns = Some(self.best_ns.map_or(ns, |best| best.min(ns)));
             }
             return;
@@ -324,8 +324,8 @@ impl<'a> Every<'a> {
         }
     }
 
-    /// What each chunk takes on each stage; `None` where some layer has no time there.
-    fn each_ns(&self, stages: &[Placed]) -> Option<Vec<Vec<u64>>> {
+    /// What each chunk takes on each stage to come in, to be worked on and to leave; `None` where some layer has no time there.
+    fn each_ns(&self, stages: &[Placed]) -> Option<Vec<Vec<[u64; 3]>>> {
         let of_stage = |(k, placed): (usize, &Placed)| {
             let modes = self.modes(k, *placed)?;
             let nodes = self.cluster().link.as_ref().and_then(|link| link.nodes.clone());
@@ -342,19 +342,20 @@ impl<'a> Every<'a> {
                     ns += (f64::from(u8::from(placed.tensor > 1)) * bytes / group.bandwidth_bytes_per_s * 1e9)
                         .round() as u64;
                 }
-                Some(ns + self.moved_ns(k, stages, part))
+                let [received, sent] = self.moved_ns(k, stages, part);
+                Some([received, ns, sent])
             };
             self.chunks.iter().map(of_chunk).collect()
         };
         stages.iter().enumerate().map(of_stage).collect()
     }
 
-    /// What a stage sends and receives for so much of a micro-batch.
-    fn moved_ns(&self, k: usize, stages: &[Placed], part: f64) -> u64 {
-        if self.settings.communication != Communication::Blocking {
-            return 0;
+    /// What a stage receives and sends for so much of a micro-batch.
+    fn moved_ns(&self, k: usize, stages: &[Placed], part: f64) -> [u64; 2] {
+        let mut sums = [0; 2];
+        if self.settings.communication == Communication::Ignored {
+            return sums;
         }
-        let mut sum = 0;
         for tensor in &self.spec.network.tensors {
             let home = self.at(&tensor.producer);
             let mut away: BTreeSet<usize> = tensor.consumers.iter().map(|to| self.at(to)).collect();
@@ -385,7 +386,7 @@ impl<'a> Every<'a> {
                 let beside = own
                     .map(|to| extra(to, &tensor.producer, false))
                     .fold(0.0, f64::max);
-                sum += moving(&link_to(k).0, beside);
+                sums[0] += moving(&link_to(k).0, beside);
             }
             if home == k && !away.is_empty() {
                 // Out of a node is farthest, then over the least bandwidth, then with the most latency.
@@ -402,10 +403,10 @@ impl<'a> Every<'a> {
                 let beside = readers
                     .map(|to| extra(&tensor.producer, to, true))
                     .fold(0.0, f64::max);
-                sum += moving(&farthest.expect("some stage").0, beside);
+                sums[1] += moving(&farthest.expect("some stage").0, beside);
             }
         }
-        sum
+        sums
     }
 }
 

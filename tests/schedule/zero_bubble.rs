@@ -47,6 +47,7 @@ fn plan(times: &[[f64; 3]], moved: &[f64], communication: Communication) -> Plan
             weight_versions: Some(1),
             mode: None,
             chunks_ms: Vec::new(),
+            chunk_transfers: Vec::new(),
         });
     }
     plan

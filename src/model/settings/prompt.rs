@@ -86,7 +86,7 @@ impl Settings {
         let has_groups = has_groups(instance, self.groups);
         let has_resources = kinds().any(|kind| !kind.resources.is_empty());
         let one = "devices that are each alone";
-        let refusals: [(bool, Piece, Words, Words); 7] = [
+        let refusals: [(bool, Piece, Words, Words); 6] = [
             (
                 self.mode.trains(),
                 setting::MODE.into(),
@@ -107,12 +107,6 @@ impl Settings {
                 ),
             ),
             (
-                self.communication.has_links(),
-                setting::COMMUNICATION.into(),
-                "`overlapped`".into(),
-                words!("{} or `ignored`", setting::COMMUNICATION.given("blocking")),
-            ),
-            (
                 !(self.replicas.is_one() && self.expert.is_one()),
                 setting::REPLICAS.into(),
                 "replicas of stages, or experts that they share out,".into(),
@@ -125,7 +119,15 @@ impl Settings {
                 "virtual stages".into(),
                 words!("{}", setting::VIRTUAL_STAGES.given(1)),
             ),
-            (has_groups, setting::GROUPS.into(), "groups".into(), one.into()),
+            (
+                has_groups,
+                setting::GROUPS.into(),
+                "groups".into(),
+                words!(
+                    "{}: tokens of a chunk that are shared out need the keys and values of each other",
+                    one
+                ),
+            ),
             (
                 has_resources || self.worker == WorkerMode::Concurrent,
                 "cluster.device_kinds".into(),

@@ -31,11 +31,11 @@ pub(super) fn stages(
     let chunks = chunks.unwrap_or_default();
     let of_stage = |(k, cost): (usize, &ModalStage)| {
         let items = (0..plan.assignment.len()).filter(|&item| plan.assignment[item] == k);
-        let chunks_ns = chunks.get(k).into_iter().flatten();
-        PlanStage {
-            chunks_ms: chunks_ns.map(|&ns| ns_to_ms(ns)).collect(),
-            ..lift.stage(k, costs.starts[k], cost, &items.collect::<Vec<_>>())
+        let mut stage = lift.stage(k, costs.starts[k], cost, &items.collect::<Vec<_>>());
+        if let Some(machines) = chunks.get(k) {
+            stage.state_chunks(machines);
         }
+        stage
     };
     costs.stages.iter().enumerate().map(of_stage).collect()
 }
@@ -109,6 +109,7 @@ impl Lift<'_> {
                 host_bytes: cost.at_host,
             }),
             chunks_ms: Vec::new(),
+            chunk_transfers: Vec::new(),
         }
     }
 

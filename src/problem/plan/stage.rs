@@ -62,10 +62,13 @@ pub struct PlanStage {
     /// How its devices and layers run; absent where stages have no modes.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub mode: Option<PlanMode>,
-    /// What each chunk of a prompt takes here, work and transfers together; absent where none is read. The other times are those of the file's
-    /// micro-batch.
+    /// What each chunk of a prompt takes here, work and transfers together, or the work alone where these are overlapped; absent where none is read. The
+    /// other times are those of the file's micro-batch.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub chunks_ms: Vec<f64>,
+    /// What of each chunk is received and sent beside the work, where transfers are overlapped.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub chunk_transfers: Vec<Moved>,
 }
 
 /// How a stage runs: its devices are replicas, one after the other, and each replica is a tensor group.
@@ -132,6 +135,19 @@ impl PlanStage {
     /// Its replicas, which take turns: each runs every so-manieth micro-batch on devices of its own. At least one.
     pub fn replicas(&self) -> usize {
         self.mode.as_ref().map_or(1, |mode| mode.replicas.max(1))
+    }
+
+    /// States what each chunk of a prompt takes, in ns: on the device, or on the link in, the device and the link out.
+    pub(crate) fn state_chunks(&mut self, machines: &[Vec<u64>]) {
+        let ms = |each: &Vec<u64>| -> Vec<f64> { each.iter().map(|&ns| ns_to_ms(ns)).collect() };
+        match machines {
+            [came_in, device, left] => {
+                let moved = ms(came_in).into_iter().zip(ms(left));
+                self.chunk_transfers = moved.map(|(in_ms, out_ms)| Moved { in_ms, out_ms }).collect();
+                self.chunks_ms = ms(device);
+            }
+            _ => self.chunks_ms = machines.first().map(ms).unwrap_or_default(),
+        }
     }
 
     /// The devices of a replica, by its position; all of the stage's where they cannot be shared out evenly.
@@ -202,11 +218,13 @@ pub(super) fn plan_stages(instance: &Instance, problem: &Problem, allocation: &A
         in_flight: trains.then(|| settings.in_flight(used - k)),
         weight_versions: trains.then(|| settings.weight_versions(used - k)),
         mode: None,
-        chunks_ms: chunks
-            .get(k)
-            .map_or_else(Vec::new, |each| each.iter().map(|&ns| ns_to_ms(ns)).collect()),
+        chunks_ms: Vec::new(),
+        chunk_transfers: Vec::new(),
     };
-    layers.iter_mut().zip(staffed).enumerate().map(stage).collect()
+    let mut stages: Vec<PlanStage> = layers.iter_mut().zip(staffed).enumerate().map(stage).collect();
+    let both = stages.iter_mut().zip(&chunks);
+    both.for_each(|(stage, machines)| stage.state_chunks(machines));
+    stages
 }
 
 /// One device of the kind a stage.

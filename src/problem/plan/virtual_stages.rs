@@ -62,6 +62,7 @@ pub(super) fn stages(
         weight_versions: trains.then_some(1),
         mode: None,
         chunks_ms: Vec::new(),
+        chunk_transfers: Vec::new(),
     };
     layers.into_iter().enumerate().map(stage).collect()
 }

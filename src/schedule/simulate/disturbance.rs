@@ -6,7 +6,7 @@ use rand_chacha::ChaCha8Rng;
 use super::Request;
 use super::trace::Trace;
 use crate::model::units::ms_to_ns;
-use crate::problem::pipeline::{Stream, Streams};
+use crate::problem::pipeline::{Activity, Stream, Streams};
 use crate::problem::plan::{Plan, PlanStage};
 
 /// Random times.
@@ -58,10 +58,13 @@ impl<'a> Disturbance<'a> {
     /// each part is rounded to a whole nanosecond.
     pub(super) fn parts(&self, stream: &Stream, micro_batch: usize, now_ns: u64) -> [u64; 3] {
         let stage = &self.stages[stream.stage];
-        let chunk = stage
-            .chunks_ms
-            .get(micro_batch)
-            .map(|&ms| [0, ms_to_ns(ms).unwrap_or(0), 0]);
+        let ns = |ms: f64| ms_to_ns(ms).unwrap_or(0);
+        let moved = stage.chunk_transfers.get(micro_batch);
+        let chunk = match stream.activity {
+            Activity::Receive => moved.map(|moved| [ns(moved.in_ms), 0, 0]),
+            Activity::Compute => stage.chunks_ms.get(micro_batch).map(|&ms| [0, ns(ms), 0]),
+            Activity::Send => moved.map(|moved| [0, 0, ns(moved.out_ms)]),
+        };
         let parts = chunk.unwrap_or(stream.parts);
         if self.jitter.is_none() && self.trace.is_empty() {
             return parts;

@@ -86,7 +86,7 @@ use crate::model::setting;
 use crate::model::units::{LARGEST_EXACT, NS_PER_MS, ns_to_ms};
 use crate::model::words::words;
 use crate::problem::pipeline::{Leads, Run, Streams, Turns, steady, try_run};
-use crate::problem::plan::{Plan, PlanRun};
+use crate::problem::plan::{Plan, PlanRun, PlanStage};
 use disturbance::Disturbance;
 use outcome::Simulated;
 
@@ -292,8 +292,12 @@ fn check_chunks(plan: &Plan, micro_batches: u64) -> Result<(), InputError> {
     if plan.problem.chunks.is_none() {
         return Ok(());
     }
-    let lengths = plan.stages.iter().map(|stage| stage.chunks_ms.len() as u64);
-    if let Some(other) = lengths.clone().find(|&chunks| chunks != micro_batches) {
+    let lengths = |stage: &PlanStage| {
+        let moved = Some(stage.chunk_transfers.len()).filter(|&count| count > 0);
+        [Some(stage.chunks_ms.len()), moved].into_iter().flatten()
+    };
+    let mut lengths = plan.stages.iter().flat_map(lengths).map(|count| count as u64);
+    if let Some(other) = lengths.find(|&chunks| chunks != micro_batches) {
         let found = format!("{micro_batches} of a prompt whose stages have times of {other} chunks").into();
         let expected = words!("as many as there are {}, or nothing", setting::CHUNKS);
         return Err(InputError::option(
@@ -301,7 +305,9 @@ fn check_chunks(plan: &Plan, micro_batches: u64) -> Result<(), InputError> {
             FaultKind::Contradiction { found, expected },
         ));
     }
-    let all_ms: f64 = plan.stages.iter().flat_map(|stage| &stage.chunks_ms).sum();
+    let work_ms = plan.stages.iter().flat_map(|stage| &stage.chunks_ms);
+    let moved = plan.stages.iter().flat_map(|stage| &stage.chunk_transfers);
+    let all_ms = work_ms.sum::<f64>() + moved.map(|moved| moved.in_ms + moved.out_ms).sum::<f64>();
     let (found, most, unit) = (all_ms * NS_PER_MS, LARGEST_EXACT, "ns");
     match found <= most as f64 {
         true => Ok(()),

@@ -91,9 +91,23 @@ fn stage_times(k: usize, stage: &PlanStage, faults: &mut Vec<Fault>) -> StageTim
     for &ms in &stage.chunks_ms {
         whole("chunks_ms", ms);
     }
+    // A link is there if any chunk moves, whatever the micro-batch does.
+    let mut longest = Moved::default();
+    for moved in &stage.chunk_transfers {
+        whole("chunk_transfers", moved.in_ms);
+        whole("chunk_transfers", moved.out_ms);
+        longest.in_ms = longest.in_ms.max(moved.in_ms);
+        longest.out_ms = longest.out_ms.max(moved.out_ms);
+    }
     let once_ns = whole("synchronization_ms", stage.synchronization_ms.unwrap_or(0.0));
     let mut ns = |field: &str, ms: f64| whole(field, ms * replicas as f64);
-    let Transfers { forward, backward } = stage.transfers.unwrap_or_default();
+    let Transfers {
+        mut forward,
+        backward,
+    } = stage.transfers.unwrap_or_default();
+    if !stage.chunk_transfers.is_empty() {
+        forward = longest;
+    }
     let mut phase = |name: &str, work_ms: f64, moved: Moved| PhaseTimes {
         in_ns: ns(&format!("transfers.{name}.in_ms"), moved.in_ms),
         work_ns: ns(&format!("{name}_ms"), work_ms),

@@ -69,6 +69,7 @@ pub(super) fn stages(
             weight_versions: None,
             mode,
             chunks_ms: Vec::new(),
+            chunk_transfers: Vec::new(),
         });
     }
     Ok(stages)

@@ -182,7 +182,7 @@ fn complete(instance: &Instance, settings: &Settings, plan: &mut Plan, found: &V
         stage.weight_versions = weight_versions;
     }
     for (k, stage) in plan.stages.iter_mut().enumerate() {
-        stage.chunks_ms = found.chunks_ms.get(k).cloned().unwrap_or_default();
+        stage.state_chunks(found.chunks_ns.get(k).map_or(&[], Vec::as_slice));
     }
     plan.tokens = plan.tokens_by_stage(instance, 1.0).into_iter().flatten().min();
     plan.tokens_bound = settings.room.is_most.then(|| bound_of_tokens(instance, settings));

@@ -109,8 +109,8 @@ pub(super) fn costed(instance: &Instance, settings: &Settings, of: &Plan, found:
     for (stage, figures) in plan.stages.iter_mut().zip(&verdict.figures) {
         stage.memory_bytes = figures.memory_bytes;
     }
-    for (stage, chunks_ms) in plan.stages.iter_mut().zip(verdict.chunks_ms) {
-        stage.chunks_ms = chunks_ms;
+    for (stage, chunks_ns) in plan.stages.iter_mut().zip(&verdict.chunks_ns) {
+        stage.state_chunks(chunks_ns);
     }
     plan.bound_ms = plan.bound_ms.or(Some(0.0));
     plan.gap = match (plan.objective_ms, plan.bound_ms) {

@@ -91,7 +91,7 @@ pub(super) fn bound(problem: &Problem, reads: &Reads, control: &Control) -> Outc
     let first = |options: Options| {
         let bounds = options.sets().into_iter().map(|set| {
             let stages = Stages::new(&options, &|option| set.contains(&option), control);
-            stages.map(|stages| stages.behind(0, 0)[0])
+            stages.map(|stages| stages.first_ns())
         });
         bounds.collect::<Result<Vec<u64>, StoppedBy>>()
     };

@@ -9,7 +9,7 @@ use crate::problem::Problem;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modes::{ByLevel, ModalTransfer, Modes, StageMode};
 use crate::problem::plan::StoppedBy;
-use crate::problem::prompt::{Reads, class_of};
+use crate::problem::prompt::{self, Machines, Reads, class_of};
 use crate::search::ideals::Ideals;
 
 /// All items between two ideals as a stage on some devices.
@@ -22,36 +22,39 @@ pub(super) struct Stage {
     pub row: usize,
     /// How many these are.
     pub devices: usize,
-    /// What each chunk takes, but for what the [ends](Ends) take.
-    own_ns: Box<[u64]>,
+    /// What each chunk takes on each of its machines, but for what the [ends](Ends) take.
+    own_ns: Machines,
     /// What the ends take beside that, where links have several levels.
     ends: Option<Box<Ends>>,
 }
 
 /// What tensors take that enter and leave a stage, level by level of the links in play, each for all chunks.
 struct Ends {
-    ahead_ns: Vec<Box<[u64]>>,
-    behind_ns: Vec<Box<[u64]>>,
+    ahead_ns: Vec<Vec<u64>>,
+    behind_ns: Vec<Vec<u64>>,
     /// With the stage's own, at least.
-    least_ns: Box<[u64]>,
+    least_ns: Machines,
 }
 
 impl Stage {
-    /// What each chunk takes at least.
-    pub(super) fn least_ns(&self) -> &[u64] {
+    /// What each chunk takes at least on each machine.
+    pub(super) fn least_ns(&self) -> &Machines {
         self.ends.as_ref().map_or(&self.own_ns, |ends| &ends.least_ns)
     }
 
-    /// What each chunk takes between boundaries of such levels, by position among those in play.
-    pub(super) fn each_ns(&self, [ahead, behind]: [usize; 2]) -> impl Iterator<Item = u64> + '_ {
-        let at_ends = move |at: usize| {
-            let ends = self.ends.as_ref();
-            ends.map_or(0, |ends| ends.ahead_ns[ahead][at] + ends.behind_ns[behind][at])
-        };
-        self.own_ns
-            .iter()
-            .enumerate()
-            .map(move |(at, ns)| ns + at_ends(at))
+    /// Has chunks that come at such times pass the stage, between boundaries of such levels, by position among those in play.
+    pub(super) fn pass(&self, left_ns: &mut [u64], [ahead, behind]: [usize; 2]) {
+        let ends = self.ends.as_deref();
+        let came_in = ends.map(|ends| &ends.ahead_ns[ahead]);
+        let leaves = ends.map(|ends| &ends.behind_ns[behind]);
+        let count = self.own_ns.len();
+        prompt::pass(left_ns, count, |machine, chunk| {
+            let moved = [
+                came_in.filter(|_| machine == 0),
+                leaves.filter(|_| machine + 1 == count),
+            ];
+            self.own_ns[machine][chunk] + moved.iter().flatten().map(|each| each[chunk]).sum::<u64>()
+        });
     }
 }
 
@@ -151,8 +154,8 @@ impl<'a> Options<'a> {
     /// How many times so many stages keep.
     pub(super) fn times_of_stages(&self, count: usize) -> usize {
         let each = match self.levels.len() {
-            1 => 1,
-            several => 2 + 2 * several,
+            1 => self.reads.machines,
+            several => 2 * self.reads.machines + 2 * several,
         };
         count.saturating_mul(each * self.reads.chunks)
     }
@@ -182,7 +185,7 @@ impl<'a> Options<'a> {
                     option: choice,
                     row,
                     devices: 1,
-                    own_ns: each_ns.into(),
+                    own_ns: each_ns,
                     ends: None,
                 }));
             }
@@ -224,16 +227,16 @@ impl<'a> Options<'a> {
         members: &[usize],
         (before, after): (usize, usize),
         degree: usize,
-    ) -> Option<(Box<[u64]>, Option<Ends>)> {
+    ) -> Option<(Machines, Option<Ends>)> {
         let sets = &self.ideals.sets;
         let inside = |item: usize| sets[after].contains(item) && !sets[before].contains(item);
         let ahead = |item: usize| sets[before].contains(item);
-        let chunks = self.reads.chunks;
-        let mut own_ns: Box<[u64]> = vec![0; chunks].into();
-        let mut ends_ns = [(); 2].map(|()| vec![own_ns.clone(); self.levels.len()]);
+        let (chunks, reads) = (self.reads.chunks, self.reads);
+        let mut own_ns: Machines = vec![vec![0; chunks]; reads.machines];
+        let mut ends_ns = [(); 2].map(|()| vec![vec![0; chunks]; self.levels.len()]);
         for (at, modes) in self.reads.modes.iter().enumerate() {
             let layers = modes.layers_of(members, degree)?;
-            own_ns[at] = layers.iter().map(|layer| layer.ways[0].time()).sum();
+            own_ns[reads.device()][at] = layers.iter().map(|layer| layer.ways[0].time()).sum();
             let touched = members.iter().flat_map(|&item| &modes.transfers_of[item]);
             let mut touched: Vec<usize> = touched.copied().collect();
             touched.sort_unstable();
@@ -251,8 +254,8 @@ impl<'a> Options<'a> {
             }
         }
         let mut least_ns = own_ns.clone();
-        for side in &ends_ns {
-            for (at, sum) in least_ns.iter_mut().enumerate() {
+        for (leaves, side) in [false, true].into_iter().zip(&ends_ns) {
+            for (at, sum) in least_ns[reads.link(leaves)].iter_mut().enumerate() {
                 *sum += side.iter().map(|each| each[at]).min().unwrap_or(0);
             }
         }

@@ -8,7 +8,6 @@ use super::stages::Stages;
 use crate::exact::incumbent::Incumbent;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::plan::StoppedBy;
-use crate::problem::prompt::pass;
 
 /// How often limits are looked at and a plan is completed, in labels.
 const LOOK: u64 = 256;
@@ -68,10 +67,10 @@ impl<'s, 'a> ReadingSearch<'s, 'a> {
                 ideal: 0,
                 state: 0,
                 last: 0,
-                left_ns: vec![0; stages.options.levels.len() * stages.chunks].into(),
+                left_ns: vec![0; stages.options.levels.len() * stages.times].into(),
             },
             option: 0,
-            bound_ns: stages.behind(0, 0)[0],
+            bound_ns: stages.first_ns(),
             is_dominated: false,
         });
         search
@@ -79,7 +78,7 @@ impl<'s, 'a> ReadingSearch<'s, 'a> {
 
     /// Looks at labels until the least bound meets the incumbent, or a limit does.
     pub(super) fn run(&mut self, incumbent: &mut Incumbent) -> StoppedBy {
-        let times = self.stages.options.levels.len() * self.stages.chunks;
+        let times = self.stages.options.levels.len() * self.stages.times;
         let bytes = size_of::<Label>() + (times + 8) * size_of::<u64>();
         let most_labels = incumbent.control.room_bytes() / (2 * bytes);
         for looked in 0.. {
@@ -131,7 +130,7 @@ impl<'s, 'a> ReadingSearch<'s, 'a> {
 
     /// The stages that may come next, with where they end and the bound of what begins so.
     fn next<'n>(&'n self, at: &'n Place) -> impl Iterator<Item = (&'s Stage, Place, u64)> + 'n {
-        let (stages, chunks) = (self.stages, self.stages.chunks);
+        let (stages, times) = (self.stages, self.stages.times);
         stages.from(at.ideal).iter().filter_map(move |stage| {
             let state = stages.after(at.state, stage)?;
             let behind = stages.behind(stage.to, state);
@@ -143,13 +142,13 @@ impl<'s, 'a> ReadingSearch<'s, 'a> {
                 0 => 0,
                 _ => stages.options.level([at.last, stage.row], taken),
             };
-            let before = &at.left_ns[ahead * chunks..(ahead + 1) * chunks];
+            let before = &at.left_ns[ahead * times..(ahead + 1) * times];
             let mut left_ns = Vec::with_capacity(at.left_ns.len());
             let mut bound_ns = u64::MAX;
             for level in 0..stages.options.levels.len() {
                 let own = left_ns.len();
                 left_ns.extend_from_slice(before);
-                pass(&mut left_ns[own..], stage.each_ns([ahead, level]));
+                stage.pass(&mut left_ns[own..], [ahead, level]);
                 let all = left_ns[own..]
                     .iter()
                     .zip(behind)

@@ -29,8 +29,10 @@ pub(super) struct Stages<'o, 'a> {
     rows: Vec<Stock>,
     stages: Option<Stock>,
     pub states: usize,
-    pub chunks: usize,
-    /// By ideal, state and chunk: from when a chunk is there, how long all from it on take at least; `u64::MAX` where no plan goes on.
+    /// How many times tell when chunks pass a boundary.
+    pub times: usize,
+    /// By ideal, state and chunk: from when a chunk is there, and where links are machines of their own from when it began to be sent, how long all from
+    /// it on take at least; `u64::MAX` where no plan goes on.
     behind_ns: Vec<u64>,
 }
 
@@ -53,24 +55,24 @@ impl<'o, 'a> Stages<'o, 'a> {
         let most: usize = options.devices.iter().map(|count| count / narrowest).sum();
         let is_limited = most > most_stages || options.problem.settings.all_stages;
         let stages = (is_limited && !options.is_narrow()).then(|| stock(most_stages));
-        let chunks = options.reads.chunks;
+        let times = options.reads.chunks * options.reads.times_of_a_chunk();
         let ideals = options.ideals.sets.len();
         let count = options.count(is_allowed);
         let kept = options
             .times_of_stages(count)
-            .max(states.saturating_mul(ideals * chunks));
+            .max(states.saturating_mul(ideals * times));
         // What bounds are computed from, once for each state.
-        let steps = (count.saturating_mul(states) / 64).saturating_mul(chunks);
+        let steps = (count.saturating_mul(states) / 64).saturating_mul(times);
         if kept.max(steps) > MOST_TIMES {
             return Err(StoppedBy::SizeLimit);
         }
         let mut all = Self {
             from: Vec::with_capacity(ideals),
-            behind_ns: vec![u64::MAX; ideals * states * chunks],
+            behind_ns: vec![u64::MAX; ideals * states * times],
             rows,
             stages,
             states,
-            chunks,
+            times,
             options,
         };
         for before in 0..ideals {
@@ -93,8 +95,13 @@ impl<'o, 'a> Stages<'o, 'a> {
 
     /// What is behind an ideal and a state at least, chunk by chunk.
     pub(super) fn behind(&self, ideal: usize, state: usize) -> &[u64] {
-        let at = (ideal * self.states + state) * self.chunks;
-        &self.behind_ns[at..at + self.chunks]
+        let at = (ideal * self.states + state) * self.times;
+        &self.behind_ns[at..at + self.times]
+    }
+
+    /// What all stages take at least.
+    pub(super) fn first_ns(&self) -> u64 {
+        self.behind(0, 0).iter().copied().max().unwrap_or(0)
     }
 
     /// How many devices of a row are taken.
@@ -130,27 +137,27 @@ impl<'o, 'a> Stages<'o, 'a> {
 
     /// The page's recursion, from the end on.
     fn fill(&mut self, control: &Control) -> Result<(), StoppedBy> {
-        let (all, chunks) = (self.all(), self.chunks);
+        let (all, times) = (self.all(), self.times);
         let problem = self.options.problem;
         for state in 0..self.states {
             if !problem.settings.all_stages || self.stages_taken(state) == problem.stages() {
-                let at = (all * self.states + state) * chunks;
-                self.behind_ns[at..at + chunks].fill(0);
+                let at = (all * self.states + state) * times;
+                self.behind_ns[at..at + times].fill(0);
             }
         }
         for ideal in (0..all).rev() {
             for state in 0..self.states {
                 control.check_limits()?;
                 let least = self.least(ideal, state);
-                let at = (ideal * self.states + state) * chunks;
-                self.behind_ns[at..at + chunks].copy_from_slice(&least);
+                let at = (ideal * self.states + state) * times;
+                self.behind_ns[at..at + times].copy_from_slice(&least);
             }
         }
         Ok(())
     }
 
     fn least(&self, ideal: usize, state: usize) -> Vec<u64> {
-        let mut least = vec![u64::MAX; self.chunks];
+        let mut least = vec![u64::MAX; self.times];
         for stage in &self.from[ideal] {
             let Some(after) = self.after(state, stage) else {
                 continue;
@@ -159,13 +166,42 @@ impl<'o, 'a> Stages<'o, 'a> {
             if behind[0] == u64::MAX {
                 continue;
             }
-            // What this chunk and those up to the one that goes on take here, and what comes behind that one.
-            let mut longest_ns = 0;
-            for (at, &ns) in stage.least_ns().iter().enumerate().rev() {
-                longest_ns = ns + behind[at].max(longest_ns);
-                least[at] = least[at].min(longest_ns);
-            }
+            let rest = match &stage.least_ns()[..] {
+                [came_in, device, left] => {
+                    let (there, sent) = behind.split_at(self.times / 2);
+                    let worked = through(device, &over_link(left, there, sent));
+                    [&worked[..], &through(came_in, &worked)].concat()
+                }
+                machines => machines
+                    .iter()
+                    .rev()
+                    .fold(behind.to_vec(), |rest, each| through(each, &rest)),
+            };
+            let both = least.iter_mut().zip(rest);
+            both.for_each(|(least, rest)| *least = rest.min(*least));
         }
         least
     }
+}
+
+/// What each chunk and those behind it take on a machine, up to one that goes on, and what comes behind that one.
+fn through(machine: &[u64], behind: &[u64]) -> Vec<u64> {
+    let mut rest = behind.to_vec();
+    let mut longest_ns = 0;
+    for (rest, ns) in rest.iter_mut().zip(machine).rev() {
+        longest_ns = ns + longest_ns.max(*rest);
+        *rest = longest_ns;
+    }
+    rest
+}
+
+/// The same of the link out, behind which something waits for a chunk to be there, and something for it to be sent.
+fn over_link(link: &[u64], there: &[u64], sent: &[u64]) -> Vec<u64> {
+    let mut rest = sent.to_vec();
+    let mut longest_ns = 0;
+    for ((rest, ns), there) in rest.iter_mut().zip(link).zip(there).rev() {
+        longest_ns = (ns + longest_ns.max(*there)).max(*rest);
+        *rest = longest_ns;
+    }
+    rest
 }

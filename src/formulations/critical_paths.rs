@@ -109,6 +109,20 @@ impl Asked {
         self.kinds.iter().enumerate().flat_map(of_kind).collect()
     }
 
+    /// The whole kinds of which each item takes as long as one of a kind, or longer.
+    pub(crate) fn as_long_as(&self, kind: usize) -> Vec<usize> {
+        let least_ns = self.kinds[kind].soonest_ns(0..3);
+        let takes = |other: &Kind| other.is_whole && other.soonest_ns(0..3) >= least_ns;
+        (0..self.kinds.len())
+            .filter(|&other| takes(&self.kinds[other]))
+            .collect()
+    }
+
+    /// How many items some kinds have.
+    pub(crate) fn count_of(&self, kinds: &[usize]) -> usize {
+        kinds.iter().map(|&kind| self.kinds[kind].count).sum()
+    }
+
     /// What a device does for an item of a kind and a micro-batch at least, in ns.
     fn own_ns(&self, device: usize, kind: &Kind) -> f64 {
         let first = self.chunks_of[device].first();
@@ -119,15 +133,16 @@ impl Asked {
         first.map_or(0.0, of_ways)
     }
 
-    /// How many items that take as long as those of a kind, or longer, a device has time for in an iteration of so many ns.
-    pub(crate) fn most_on(&self, device: usize, kind: &Kind, ns: f64) -> f64 {
+    /// How many items of some kinds a device has time for in an iteration of so many ns.
+    pub(crate) fn most_on(&self, device: usize, kinds: &[usize], ns: f64) -> f64 {
         // Less than an item is, more than doubles lose.
         const ROUNDING: f64 = 1e-6;
         let beside = self.chunks_of[device]
             .iter()
             .flat_map(|&c| in_turn(&self.beside_ns[c]));
         let room_ns = (ns - self.lead_ns[device]) / self.micro_batches as f64 - beside.sum::<f64>();
-        match self.own_ns(device, kind) {
+        let own = kinds.iter().map(|&kind| self.own_ns(device, &self.kinds[kind]));
+        match own.fold(f64::INFINITY, f64::min) {
             0.0 => f64::INFINITY,
             own_ns => (room_ns / own_ns + ROUNDING).floor().max(0.0),
         }
@@ -145,7 +160,8 @@ pub struct PathProgram {
     counts: Vec<Vec<Column>>,
     /// Which of these rows are ways of each kind.
     ways_of: Vec<Range<usize>>,
-    /// Columns of whole items, and the most that each may be: how many a device holds, then each of its chunks.
+    /// Columns of whole items, and the most that each may be: how many a device holds that take as long as those of a kind, then how many of one each of its
+    /// chunks holds.
     whole: Vec<(Column, f64)>,
     /// How many of these are of chunks.
     whole_counts: usize,
@@ -284,20 +300,22 @@ impl PathProgram {
         farthest.filter(|(_, value)| off(*value) > WHOLE)
     }
 
-    /// Family `total`: how many items of a kind a device holds, as a column of its own.
+    /// Family `total`: how many items a device holds that take as long as those of a kind, as a column of its own.
     fn totals(&mut self, asked: &Asked) {
         let kinds: Vec<usize> = (0..asked.kinds.len())
             .filter(|&k| asked.kinds[k].is_whole)
             .collect();
         for &k in &kinds {
-            let most = asked.kinds[k].count as f64;
+            let among = asked.as_long_as(k);
+            let most = asked.count_of(&among) as f64;
             for (d, chunks) in asked.chunks_of.iter().enumerate() {
                 let name = format!("total[{},{}]", k + 1, d + 1);
                 let total = self
                     .program
                     .declare(variable().bounds(0.0..=most).name(name.clone()));
                 let mut sum = Expression::default();
-                chunks.iter().for_each(|&c| self.add_items((k, c), &mut sum, 1.0));
+                let held = among.iter().flat_map(|&k| chunks.iter().map(move |&c| (k, c)));
+                held.for_each(|held| self.add_items(held, &mut sum, 1.0));
                 self.program.add_equality(name, sum, total.expression());
                 self.whole.push((total, most));
             }
@@ -359,8 +377,8 @@ impl PathProgram {
                     other.is_whole && asked.own_ns(d, other) >= least_ns
                 };
                 let among: Vec<usize> = (0..asked.kinds.len()).filter(is_among).collect();
-                let count: usize = among.iter().map(|&other| asked.kinds[other].count).sum();
-                let most = asked.most_on(d, kind, asked.at_most_ns);
+                let count = asked.count_of(&among);
+                let most = asked.most_on(d, &among, asked.at_most_ns);
                 if kind.is_whole && least_ns > 0.0 && most < count as f64 {
                     let mut held = Expression::default();
                     let counts = among

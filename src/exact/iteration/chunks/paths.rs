@@ -199,10 +199,12 @@ impl<'a> PathSearch<'a> {
         PathProgram::build(&self.asked)
     }
 
-    /// The most items of a kind on a device in plans of interest that take so long at most, in ns, as far as that is known.
+    /// The most items that take as long as those of a kind on a device in plans of interest that take so long at most, in ns, as far as that is known.
     pub(super) fn most_on(&self, (kind, device): (usize, usize), ns: u64) -> f64 {
         let at = kind * self.asked.chunks_of.len() + device;
-        let by_time = self.asked.most_on(device, &self.asked.kinds[kind], ns as f64);
+        let by_time = self
+            .asked
+            .most_on(device, &self.asked.as_long_as(kind), ns as f64);
         let known = self.tree.as_ref().map(|tree| tree.totals.most_within(at, ns));
         by_time.min(known.unwrap_or(f64::INFINITY))
     }

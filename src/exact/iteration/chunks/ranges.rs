@@ -25,7 +25,7 @@ const LITTLE: u64 = 1_000;
 /// Less than an item is, and more than doubles lose.
 const PART: f64 = 1e-6;
 
-/// Between what how many items lie in each chunk in each way of each kind, and how many of a kind on each device.
+/// Between what how many items lie in each chunk in each way of each kind, and how many that take as long as those of a kind on each device.
 #[derive(Clone, Debug)]
 struct Ranges {
     least: Vec<f64>,
@@ -220,7 +220,8 @@ impl Rows {
             let [first, end] = [k, k + 1].map(|k| chunks * kind_of.partition_point(|&of| of < k));
             held_in(first..end, kind.count)
         };
-        let on_devices = totals(asked).map(|(kind, columns)| held_in(columns, asked.kinds[kind].count));
+        let on_devices =
+            totals(asked).map(|(kind, columns)| held_in(columns, asked.count_of(&asked.as_long_as(kind))));
         let kinds = asked.kinds.iter().enumerate().map(in_chunks);
         let mut rows = Self {
             asked_ns,
@@ -268,9 +269,11 @@ impl Rows {
             self.add(all, factor, room.most_bytes);
         }
         for (kind, columns) in totals(asked) {
+            let among = asked.as_long_as(kind);
             for (device, total) in columns.enumerate() {
                 let chunks = &asked.chunks_of[device];
-                let is_held = |way: usize, chunk: usize| kind_of[way] == kind && chunks.contains(&chunk);
+                let is_held =
+                    |way: usize, chunk: usize| among.contains(&kind_of[way]) && chunks.contains(&chunk);
                 self.add_total(all, &is_held, total);
             }
         }
@@ -482,7 +485,7 @@ impl Ranges {
         let in_chunks = kinds.flat_map(|kind| vec![kind.count as f64; kind.ways.len() * chunks]);
         let on_device = |(kind, device): (usize, usize)| {
             let most = search.most_on((kind, device), asked_ns);
-            most.min(asked.kinds[kind].count as f64)
+            most.min(asked.count_of(&asked.as_long_as(kind)) as f64)
         };
         let of_kind =
             |(kind, columns): (usize, Range<usize>)| (0..columns.len()).map(move |device| (kind, device));
@@ -551,7 +554,7 @@ impl Ranges {
     }
 }
 
-/// The kinds of which devices hold one or more on the average, and the columns of how many each of them does: behind those of chunks.
+/// The kinds of which, with those that take as long, devices hold one or more on the average, and the columns of how many each of them does: behind those of chunks.
 fn totals(asked: &Asked) -> impl Iterator<Item = (usize, Range<usize>)> {
     let (chunks, devices) = (asked.beside_ns.len(), asked.chunks_of.len());
     let first = chunks * asked.kinds.iter().map(|kind| kind.ways.len()).sum::<usize>();

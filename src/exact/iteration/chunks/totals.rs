@@ -1,4 +1,4 @@
-//! How many items of a kind devices hold, asked device by device: `formulations/critical_paths.md`, section Totals.
+//! How many items that take as long as those of a kind devices hold, asked device by device: `formulations/critical_paths.md`, section Totals.
 
 use std::collections::BTreeMap;
 use std::ops::Range;
@@ -7,7 +7,7 @@ use super::branch::Tree;
 use super::paths::PathSearch;
 use crate::exact::bounds::integral_bound;
 use crate::exact::incumbent::Incumbent;
-use crate::formulations::critical_paths::{Asked, Kind, Limits};
+use crate::formulations::critical_paths::{Asked, Limits};
 use crate::formulations::solver::{SolverError, Stop};
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
@@ -116,33 +116,35 @@ impl Tree {
         limits.map_or(self.built.most(at), |&[_, most]| most)
     }
 
-    /// Kinds of which devices hold one or more on the average: their totals, and a whole number of items that is more than a solution has.
+    /// Totals of which devices hold one or more on the average, and a whole number of items that is more than a solution has.
     fn one_more(&self, asked: &Asked, values: &[f64]) -> Vec<(usize, u64)> {
         let devices = asked.chunks_of.len();
-        let kinds = asked.kinds.iter().filter(|kind| kind.is_whole).enumerate();
-        let many = kinds.filter(|(_, kind)| kind.count >= devices);
-        let of_kind = many.flat_map(|(k, _)| k * devices..(k + 1) * devices);
+        let kinds = (0..asked.kinds.len()).filter(|&k| asked.kinds[k].is_whole);
+        let many = kinds.filter(|&k| asked.kinds[k].count >= devices);
+        let of_kind = many.flat_map(|k| k * devices..(k + 1) * devices);
         of_kind
             .map(|at| (at, (self.built.whole(at).value(values) + WHOLE) as u64 + 1))
             .filter(|&(at, more)| more as f64 <= self.most_of(at))
             .collect()
     }
 
-    /// No plan within the limits takes less, in ns, than what devices need to hold all items of a kind.
+    /// No plan within the limits takes less, in ns, than what devices need to hold all items that take as long as those of a kind.
     fn least_of_all(&self, asked: &Asked) -> u64 {
         let devices = asked.chunks_of.len();
-        let whole = asked.kinds.iter().filter(|kind| kind.is_whole).enumerate();
-        let of_kind = |(k, kind): (usize, &Kind)| {
+        let whole = (0..asked.kinds.len()).filter(|&k| asked.kinds[k].is_whole);
+        let of_kind = |k: usize| {
             let own = k * devices..(k + 1) * devices;
+            let among = asked.as_long_as(k);
+            let count = asked.count_of(&among) as f64;
             // What a device holds in plans that take less than a time.
             let most = |at: usize, ns: u64| {
-                let by_time = asked.most_on(at - own.start, kind, ns as f64);
+                let by_time = asked.most_on(at - own.start, &among, ns as f64);
                 by_time
                     .min(self.built.most(at))
                     .min(self.totals.most_within(at, ns - 1))
             };
             let times = self.totals.of(own.clone()).map(|(_, ns)| ns);
-            let leaves_some = |&ns: &u64| own.clone().map(|at| most(at, ns)).sum::<f64>() < kind.count as f64;
+            let leaves_some = |&ns: &u64| own.clone().map(|at| most(at, ns)).sum::<f64>() < count;
             times.filter(leaves_some).max().unwrap_or(0)
         };
         whole.map(of_kind).max().unwrap_or(0)

@@ -120,11 +120,11 @@ impl Ideals {
         }
     }
 
-    /// Some of them, of which nothing is said but what they hold.
-    pub(crate) fn apart(sets: Vec<FixedBitSet>) -> Self {
+    /// So many, of which nothing is said.
+    pub(crate) fn unknown(count: usize) -> Self {
         Self {
-            below: vec![Vec::new(); sets.len()],
-            sets,
+            below: vec![Vec::new(); count],
+            sets: vec![FixedBitSet::new(); count],
         }
     }
 

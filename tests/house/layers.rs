@@ -178,7 +178,8 @@ const ROOMS: &[Room] = &[
         // 10 more for what the program of modes knows nothing of.
         // 10 more for what an item takes where it is done soonest.
         // 50 more for ways to run an item of a chunk, and for all whole counts but one.
-        lines: 6_845,
+        // 20 more for totals of kinds that take as long.
+        lines: 6_865,
         files: 31,
     },
     // What is accepted, and what it is written as.

@@ -17,8 +17,6 @@ const MOST_CELLS: usize = 4_000;
 
 /// Cells of ideals, as plans may pass them: the empty one first, all items last.
 pub(super) struct Cells {
-    /// An ideal of each.
-    pub sets: Vec<FixedBitSet>,
     /// The least and the most forward work, backward work and both of an ideal of each, in ns.
     works: Vec<[[u64; 3]; 2]>,
 }
@@ -48,20 +46,15 @@ impl Cells {
             }
             let ends = [vec![0], vec![last]];
             let all = ends[..1].iter().chain(cells.values()).chain(&ends[1..]);
-            let mut of = Self {
-                sets: Vec::new(),
-                works: Vec::new(),
-            };
-            for held in all {
+            let ends_of = |held: &Vec<usize>| {
                 let end = |end: fn(u64, u64) -> u64| {
                     let works = held.iter().map(|&ideal| works[ideal]);
                     works.reduce(|one, other| [0, 1, 2].map(|part| end(one[part], other[part])))
                 };
-                of.sets.push(ideals.sets[held[0]].clone());
-                of.works
-                    .push([end(u64::min), end(u64::max)].map(Option::unwrap_or_default));
-            }
-            return of;
+                [end(u64::min), end(u64::max)].map(Option::unwrap_or_default)
+            };
+            let works = all.map(ends_of).collect();
+            return Self { works };
         }
     }
 

@@ -143,8 +143,8 @@ impl Relaxation {
         options: &dyn StageOptions,
         incumbent: &Incumbent,
     ) -> Result<Self, StoppedBy> {
-        let ideals = Ideals::apart(cells.sets.clone());
-        let mut relaxation = Self::begun(ideals, cells.work_ns().collect(), options);
+        let work_ns: Vec<u64> = cells.work_ns().collect();
+        let mut relaxation = Self::begun(Ideals::unknown(work_ns.len()), work_ns, options);
         relaxation.others = Others::Any;
         relaxation.add_stages_of_cells(cells, incumbent)?;
         relaxation.fill(incumbent)?;

@@ -584,7 +584,9 @@ impl<'a> Search<'a> {
             .map(|mode| self.reduced_ns(&mode, run))
             .fold(f64::INFINITY, f64::min);
         let there = least - (least / 2.0).floor();
-        let returns = super::is_behind_trained(&self.instance.network, at);
+        // Where backward operators are layers of their own, a frozen layer is as any other.
+        let is_explicit = self.instance.network.layers.iter().any(|layer| layer.backward);
+        let returns = is_explicit || super::is_behind_trained(&self.instance.network, at);
         let back = if trains && returns {
             collective - there
         } else {

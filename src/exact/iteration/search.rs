@@ -5,13 +5,12 @@ use std::collections::BinaryHeap;
 use std::sync::Arc;
 
 use super::options::{Left, StageOptions};
-use super::prefix::Prefix;
+use super::prefix::{Prefix, PrefixStage};
 use super::relaxation::{First, Relaxation};
 use super::simple::is_alternating;
 use crate::exact::incumbent::Incumbent;
 use crate::problem::Assignment;
 use crate::problem::bound_source::BoundSource;
-use crate::problem::pipeline::PhaseTimes;
 use crate::problem::plan::StoppedBy;
 
 /// How often limits are looked at, progress is told and a plan is completed, in partial plans.
@@ -45,7 +44,7 @@ pub(super) struct PlanSearch<'a> {
     open: BinaryHeap<Reverse<(u64, u32, u32)>>,
     /// The least bound of stages that may have a faster plan than the one that was measured, in ns.
     open_ns: u64,
-    /// Whether the pipeline is one of the [prefix](Prefix): 1F1B of single devices.
+    /// Whether the pipeline is one of the [prefix](Prefix): 1F1B.
     has_prefix: bool,
     most_nodes: usize,
 }
@@ -61,7 +60,7 @@ impl<'a> PlanSearch<'a> {
         let mut search = Self {
             nodes: Vec::new(),
             open: BinaryHeap::new(),
-            has_prefix: options.is_line() && is_alternating(options.pipeline()),
+            has_prefix: is_alternating(options.pipeline()),
             options,
             open_ns: relaxation.others_ns,
             // Both grow by doubling.
@@ -228,23 +227,31 @@ impl<'a> PlanSearch<'a> {
         path
     }
 
+    /// The page's `prefix`; 0 where it is not known what is in flight.
     fn prefix_ns(&self, at: u32) -> u64 {
         let node = self.nodes[at as usize];
-        let passes = |node: &Node| {
+        let stage = |node: &Node| {
             let parent = &self.nodes[node.parent as usize];
-            let stages = self
-                .relaxation
-                .stages_from(parent.first.ideal as usize, parent.left);
-            stages[node.stage as usize].passes()
+            let ideal = parent.first.ideal as usize;
+            let stage = &self.relaxation.stages_from(ideal, parent.left)[node.stage as usize];
+            Some(PrefixStage {
+                passes: stage.passes(),
+                replicas: stage.way.replicas as usize,
+                in_flight: self.relaxation.known_in_flight(&stage.way, parent.left)? as usize,
+                once_ns: stage.way.once_ns,
+            })
         };
-        let stages: Vec<[PhaseTimes; 2]> = self.path(at).iter().map(passes).collect();
-        let prefix = Prefix {
-            all: stages.len() + node.left.replicas as usize,
-            stages: &stages,
-            rest_ns: self.relaxation.rest_ns(node.first.ideal as usize, node.left),
-            micro_batches: self.options.pipeline().settings.run_micro_batches() as usize,
+        let stages: Option<Vec<PrefixStage>> = self.path(at).iter().map(stage).collect();
+        let prefix = |stages: Vec<PrefixStage>| {
+            Prefix {
+                is_whole: node.first.ideal as usize == self.relaxation.all(),
+                stages: &stages,
+                rest_ns: self.relaxation.rest_ns(node.first.ideal as usize, node.left),
+                micro_batches: self.options.pipeline().settings.run_micro_batches() as usize,
+            }
+            .bound_ns()
         };
-        prefix.bound_ns() + node.first.once_ns
+        stages.map_or(0, prefix)
     }
 
     /// The ideals that the stages of a partial plan end with, and their tags.

@@ -86,7 +86,7 @@ mod tests {
     use rand::{RngExt, SeedableRng};
     use rand_chacha::ChaCha8Rng;
 
-    use super::super::prefix::Prefix;
+    use super::super::prefix::{Prefix, PrefixStage};
     use super::{again_ns, even_ns, share_ns};
     use crate::problem::pipeline::PhaseTimes;
 
@@ -96,10 +96,16 @@ mod tests {
             work_ns,
             ..PhaseTimes::default()
         };
-        let passes: Vec<[PhaseTimes; 2]> = stages.iter().map(|times| times.map(pass)).collect();
+        let stage = |(k, times): (usize, &[u64; 2])| PrefixStage {
+            passes: times.map(pass),
+            replicas: 1,
+            in_flight: stages.len() - k,
+            once_ns: 0,
+        };
+        let known: Vec<PrefixStage> = stages.iter().enumerate().map(stage).collect();
         let run = Prefix {
-            stages: &passes,
-            all: stages.len(),
+            stages: &known,
+            is_whole: true,
             rest_ns: 0,
             micro_batches: micro_batches as usize,
         };

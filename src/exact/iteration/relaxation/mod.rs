@@ -287,6 +287,13 @@ impl Relaxation {
         self.stock.is_open && left.replicas == self.stock.most.replicas
     }
 
+    /// How many micro-batches each replica of a stage has in flight by its schedule, and as many as there are where more would be; `None` where that is not known.
+    pub(super) fn known_in_flight(&self, way: &StageOption, left: Left) -> Option<u64> {
+        let replicas = u64::from(left.replicas);
+        let is_known = !self.is_open(left) || replicas >= self.micro_batches;
+        is_known.then(|| replicas.div_ceil(u64::from(way.replicas)))
+    }
+
     /// How many micro-batches each replica of a stage has in flight at most.
     fn in_flight(&self, way: &StageOption, left: Left, behind: Left) -> u64 {
         let most = match self.is_open(left) {

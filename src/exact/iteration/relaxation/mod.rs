@@ -3,6 +3,7 @@
 mod rests;
 mod stages;
 
+use rayon::prelude::*;
 use rests::{ByPasses, Rest, Rests, add, merged};
 use stages::{Boundary, Stage};
 
@@ -20,6 +21,9 @@ const MOST_IDEALS: usize = 50_000;
 /// The most states of ideals and what is left behind them, and of the stages that begin there, where that may be told apart less: some seconds.
 const MOST_STATES: usize = 6_000_000;
 const MOST_STAGES_OF_STATES: usize = 2_000_000_000;
+
+/// Beyond so many stages of states of an ideal, threads share them: a millisecond.
+const STAGES_OF_A_THREAD: usize = 100_000;
 
 /// The most ways to go on that are told apart behind an ideal with something left, and of all of these.
 const MOST_WAYS: usize = 8;
@@ -359,11 +363,21 @@ impl Relaxation {
         for from in (0..count - 1).rev() {
             incumbent.control.check_limits()?;
             let most = (room / (states * (from + 1))).clamp(1, MOST_WAYS);
-            let mut rests = Rests::default();
-            for left in self.states() {
+            let of_state = |left: Left| {
                 let (ways, end_ns) = self.ways(from, left, incumbent.target_ns());
-                rests.push(&merged(ways, most), end_ns);
-            }
+                (merged(ways, most), end_ns)
+            };
+            let stages = self.stages[from].iter().map(Vec::len).sum::<usize>();
+            let is_shared = incumbent.control.switches.parallel && states * stages > STAGES_OF_A_THREAD;
+            let found: Vec<(Vec<Rest>, u64)> = match is_shared {
+                true => {
+                    let all: Vec<Left> = self.states().collect();
+                    all.into_par_iter().map(of_state).collect()
+                }
+                false => self.states().map(of_state).collect(),
+            };
+            let mut rests = Rests::default();
+            found.iter().for_each(|(ways, end_ns)| rests.push(ways, *end_ns));
             room = room.saturating_sub(rests.len());
             self.rests[from] = rests;
         }

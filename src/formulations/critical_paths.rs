@@ -163,8 +163,8 @@ pub struct PathProgram {
     /// Columns of whole items, and the most that each may be: how many a device holds that take as long as those of a kind, then how many of one each of its
     /// chunks holds.
     whole: Vec<(Column, f64)>,
-    /// How many of these are of chunks.
-    whole_counts: usize,
+    /// Which of these tell how many a device holds of those of which devices hold one or more on the average: the first to branch on.
+    many: Vec<usize>,
     devices: usize,
     iteration: Column,
 }
@@ -195,7 +195,7 @@ impl PathProgram {
             counts,
             ways_of,
             whole: Vec::new(),
-            whole_counts: 0,
+            many: Vec::new(),
             devices: asked.chunks_of.len(),
             iteration,
         };
@@ -244,9 +244,8 @@ impl PathProgram {
     /// Where a device holds a broken number of a kind, either none holds more than the whole part of that, or some device is the first that does; unless one is known to.
     /// Else it is the number of that device, or of a chunk, that is less or more.
     pub(crate) fn parts(&self, values: &[f64], limits: &Limits) -> Vec<Limits> {
-        let totals = 0..self.whole.len() - self.whole_counts;
         let limits_of = |at: usize| limits.get(&at).copied().unwrap_or([0.0, self.most(at)]);
-        let of_devices = self.most_broken(values, totals);
+        let of_devices = self.most_broken(values, self.many.iter().copied());
         let Some((at, value)) = of_devices.or_else(|| self.most_broken(values, 0..self.whole.len())) else {
             return Vec::new();
         };
@@ -291,7 +290,7 @@ impl PathProgram {
     }
 
     /// The column of whole items among some that is farthest from whole in a solution, with its value.
-    fn most_broken(&self, values: &[f64], among: Range<usize>) -> Option<(usize, f64)> {
+    fn most_broken(&self, values: &[f64], among: impl Iterator<Item = usize>) -> Option<(usize, f64)> {
         /// More than a solver's tolerance.
         const WHOLE: f64 = 1e-5;
         let off = |value: f64| (value - value.round()).abs();
@@ -317,6 +316,9 @@ impl PathProgram {
                 let held = among.iter().flat_map(|&k| chunks.iter().map(move |&c| (k, c)));
                 held.for_each(|held| self.add_items(held, &mut sum, 1.0));
                 self.program.add_equality(name, sum, total.expression());
+                if asked.kinds[k].count >= self.devices {
+                    self.many.push(self.whole.len());
+                }
                 self.whole.push((total, most));
             }
         }
@@ -324,7 +326,6 @@ impl PathProgram {
             let most = asked.kinds[k].count as f64;
             let counts = self.counts[self.ways_of[k].clone()].iter().flatten();
             let counts: Vec<(Column, f64)> = counts.map(|&count| (count, most)).collect();
-            self.whole_counts += counts.len();
             self.whole.extend(counts);
         }
     }

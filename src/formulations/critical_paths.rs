@@ -113,9 +113,13 @@ impl Asked {
     pub(crate) fn as_long_as(&self, kind: usize) -> Vec<usize> {
         let least_ns = self.kinds[kind].soonest_ns(0..3);
         let takes = |other: &Kind| other.is_whole && other.soonest_ns(0..3) >= least_ns;
-        (0..self.kinds.len())
-            .filter(|&other| takes(&self.kinds[other]))
-            .collect()
+        let all = 0..self.kinds.len();
+        all.filter(|&other| takes(&self.kinds[other])).collect()
+    }
+
+    /// Whether devices hold one item or more of a whole kind on the average.
+    pub(crate) fn is_many(&self, kind: usize) -> bool {
+        self.kinds[kind].is_whole && self.kinds[kind].count >= self.chunks_of.len()
     }
 
     /// How many items some kinds have.
@@ -316,7 +320,7 @@ impl PathProgram {
                 let held = among.iter().flat_map(|&k| chunks.iter().map(move |&c| (k, c)));
                 held.for_each(|held| self.add_items(held, &mut sum, 1.0));
                 self.program.add_equality(name, sum, total.expression());
-                if asked.kinds[k].count >= self.devices {
+                if asked.is_many(k) {
                     self.many.push(self.whole.len());
                 }
                 self.whole.push((total, most));

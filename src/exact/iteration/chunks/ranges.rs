@@ -558,7 +558,7 @@ impl Ranges {
 fn totals(asked: &Asked) -> impl Iterator<Item = (usize, Range<usize>)> {
     let (chunks, devices) = (asked.beside_ns.len(), asked.chunks_of.len());
     let first = chunks * asked.kinds.iter().map(|kind| kind.ways.len()).sum::<usize>();
-    let many = (0..asked.kinds.len()).filter(move |&k| asked.kinds[k].count >= devices);
+    let many = (0..asked.kinds.len()).filter(|&k| asked.is_many(k));
     let of_kind = move |(at, k)| (k, first + at * devices..first + (at + 1) * devices);
     many.enumerate().map(of_kind)
 }

@@ -119,8 +119,7 @@ impl Tree {
     /// Totals of which devices hold one or more on the average, and a whole number of items that is more than a solution has.
     fn one_more(&self, asked: &Asked, values: &[f64]) -> Vec<(usize, u64)> {
         let devices = asked.chunks_of.len();
-        let kinds = (0..asked.kinds.len()).filter(|&k| asked.kinds[k].is_whole);
-        let many = kinds.filter(|&k| asked.kinds[k].count >= devices);
+        let many = (0..asked.kinds.len()).filter(|&k| asked.is_many(k));
         let of_kind = many.flat_map(|k| k * devices..(k + 1) * devices);
         of_kind
             .map(|at| (at, (self.built.whole(at).value(values) + WHOLE) as u64 + 1))

@@ -123,6 +123,11 @@ class Choice(Document):
         return int(self._parts["context"])
 
     @property
+    def group(self) -> int:
+        """Members of a replica that share out every micro-batch, of the first stage."""
+        return int(self._parts["group"])
+
+    @property
     def virtual_stages(self) -> int:
         """Chunks of a device."""
         return int(self._parts["virtual_stages"])

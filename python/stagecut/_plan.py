@@ -30,6 +30,9 @@ class Mode(TypedDict, total=False):
     """Degree of expert parallelism: so many replicas share out the experts of every layer; absent where it is 1."""
     context: int
     """Degree of context parallelism: so many tensor groups of a replica share out the sequence of a micro-batch; absent where it is 1."""
+    group: int
+    """Members of a replica that share out every micro-batch and finish together, each of so many tensor groups as the context degree says; absent where
+    it is 1."""
     replicas: int
     """Replicas, each of which takes every so-manieth micro-batch."""
     recomputed: Mapping[str, Sequence[str]]

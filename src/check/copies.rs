@@ -3,7 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::costs::{Load, charge};
+use super::devices::Placed;
+use super::modes::Sum;
+use super::parts::Part;
 use super::{Checker, states, workers};
+use crate::model::cluster::Link;
 use crate::model::options::{Communication, Objective};
 
 /// A shared table as a plan has it.
@@ -129,5 +133,58 @@ impl Checker<'_> {
             free.for_each(|k| sums[k] = 0);
         }
         sums
+    }
+
+    /// One copy of a table in a stage of several layers that read it, and sums of gradients between stages.
+    pub(super) fn add_copies(&self, placed: &[Placed], parts: &[Part], sums: &mut [Sum]) {
+        for table in self.tables() {
+            let layer = self.layer(table.layer);
+            // At each degree, what any layer of it says that is in the stage.
+            let bytes_in = |stage: usize| {
+                let mut own = parts.iter().filter(|part| part.stage == stage);
+                let part = own.find(|part| self.layer(part.layer).shared == layer.shared);
+                part.map_or(0, |part| part.mode.shared_bytes)
+            };
+            let surplus = table.surplus().filter(|_| !self.settings.has_virtual_stages());
+            for stage in surplus {
+                self.count_once((bytes_in(stage), layer.frozen), &placed[stage], &mut sums[stage]);
+            }
+            let link = self.link_of_sums(&table, placed);
+            for (stage, link) in table.holders().into_iter().zip(link.into_iter().cycle()) {
+                let half = bytes_in(stage) as f64 / 2.0;
+                if half > 0.0 {
+                    let message_ns = half / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64;
+                    sums[stage].sums_ns += (2.0 * message_ns).ceil();
+                }
+            }
+        }
+    }
+
+    /// Takes off a table of so many bytes that a stage counts once too often.
+    fn count_once(&self, (bytes, is_frozen): (u64, bool), placed: &Placed, sum: &mut Sum) {
+        if is_frozen {
+            sum.held_bytes -= u128::from(bytes);
+            return;
+        }
+        let kept = self.kept_on(placed, bytes);
+        sum.held_bytes -= kept.each;
+        sum.shared_bytes -= kept.together;
+        (0..2).for_each(|of| sum.states_at_host[of] -= kept.at_host[of]);
+        sum.gradient_bytes -= bytes as f64;
+    }
+
+    /// The link over which two stages sum the gradients of a table; `None` where they do not.
+    fn link_of_sums(&self, table: &Table, placed: &[Placed]) -> Option<Link> {
+        let settings = self.settings;
+        let is_summed = settings.mode.trains() && settings.communication.takes_time();
+        let [one, other] = table.holders()[..] else {
+            return None;
+        };
+        let start = |stage: usize| placed[stage].devices[0];
+        let is_free = !is_summed
+            || settings.micro_batches.is_none()
+            || self.layer(table.layer).frozen
+            || start(one) == start(other);
+        (!is_free).then(|| self.link_of_stages(placed, [one, other]).1)
     }
 }

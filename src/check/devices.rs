@@ -2,9 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use super::{Checker, shards};
+use super::{Checker, Violation, shards};
 use crate::model::cluster::Link;
-use crate::model::options::{DeviceOrder, Mode};
+use crate::model::options::{DeviceOrder, Groups, Mode};
+use crate::model::setting;
+use crate::model::words::words;
 use crate::problem::plan::{Plan, PlanMode, PlanStage};
 
 /// What a stage runs on.
@@ -17,6 +19,8 @@ pub(super) struct Placed {
     pub expert: usize,
     /// How many groups of a replica share out a sequence.
     pub context: usize,
+    /// How many members of a replica share out every micro-batch.
+    pub group: usize,
     /// Whether the state of the optimiser lies at its hosts.
     pub(super) offloads: bool,
     /// The kind of its devices, by position in the cluster.
@@ -28,7 +32,12 @@ pub(super) struct Placed {
 impl Placed {
     /// Devices with the same weights, but for experts.
     pub(super) fn copies(&self) -> usize {
-        self.replicas * self.context
+        self.replicas * self.parts()
+    }
+
+    /// Of how many devices of a replica each has a part of the work on a micro-batch, with the same weights as the others.
+    pub(super) fn parts(&self) -> usize {
+        self.context * self.group
     }
 
     /// Of so many bytes of activations, those that a device has.
@@ -48,6 +57,7 @@ impl Checker<'_> {
                 replicas,
                 expert,
                 context,
+                group,
                 optimizer_offload: offloads,
                 ..
             }) = stage.mode.as_ref()
@@ -57,23 +67,8 @@ impl Checker<'_> {
                 return None;
             };
             let devices = stage.devices.len();
-            let needed = tensor
-                .checked_mul(replicas)
-                .and_then(|groups| groups.checked_mul(context));
-            if needed != Some(devices) || devices == 0 {
-                let each = match context {
-                    1 => tensor.to_string(),
-                    context => format!("{tensor} times {context}"),
-                };
-                let found = format!("{replicas} replicas of {each} on {devices} devices");
-                self.wrong(
-                    format!("stages[{k}].mode"),
-                    found,
-                    "as many devices as replicas of the degree take",
-                );
-                return None;
-            }
-            let copies = replicas * context;
+            self.has_as_many(k, [tensor, context, group, replicas], devices)?;
+            let copies = replicas * context * group;
             if expert == 0 || !copies.is_multiple_of(expert) {
                 self.wrong(
                     format!("stages[{k}].mode.expert"),
@@ -83,6 +78,7 @@ impl Checker<'_> {
                 return None;
             }
             self.allowed_degrees(k, ([tensor, expert, context, replicas], offloads));
+            self.may_share_out(k, group);
             self.alike(k, [plan.stages[0].mode.as_ref(), stage.mode.as_ref()]);
             // Chunks behind those of the first round lie where one of these does.
             let before: Option<&Placed> = match self.settings.has_virtual_stages() {
@@ -101,6 +97,7 @@ impl Checker<'_> {
                 replicas,
                 expert,
                 context,
+                group,
                 offloads,
                 kind,
                 devices: [first, first + devices],
@@ -111,6 +108,39 @@ impl Checker<'_> {
             placed.push(stage_of);
         }
         Some(placed)
+    }
+
+    /// A stage has the devices that its degrees take; `None` where it does not.
+    fn has_as_many(&mut self, k: usize, degrees: [usize; 4], devices: usize) -> Option<()> {
+        let [tensor, context, group, replicas] = degrees;
+        if group == 0 {
+            let expected = "a member at least";
+            self.wrong(format!("stages[{k}].mode.group"), "0".into(), expected);
+            return None;
+        }
+        let needed = degrees.into_iter().try_fold(1, usize::checked_mul);
+        if needed == Some(devices) && devices > 0 {
+            return Some(());
+        }
+        let mut each = tensor.to_string();
+        for degree in [context, group].into_iter().filter(|&degree| degree != 1) {
+            each += &format!(" times {degree}");
+        }
+        let found = format!("{replicas} replicas of {each} on {devices} devices");
+        let expected = "as many devices as replicas of the degree take";
+        self.wrong(format!("stages[{k}].mode"), found, expected);
+        None
+    }
+
+    /// Members of a replica share out micro-batches where groups are to be formed, and there alone.
+    fn may_share_out(&mut self, k: usize, group: usize) {
+        if group != 1 && self.settings.groups != Groups::Assign {
+            self.violations.push(Violation::Field {
+                field: format!("stages[{k}].mode.group"),
+                found: group.to_string(),
+                expected: words!("1, unless {} is asked for", setting::GROUPS.given("assign")),
+            });
+        }
     }
 
     /// Of a place in the row all chunks are on one kind; `None` where they are not.
@@ -142,6 +172,7 @@ impl Checker<'_> {
                 mode.tensor,
                 mode.expert,
                 mode.context,
+                mode.group,
                 mode.replicas,
                 mode.optimizer_offload,
             )
@@ -150,7 +181,7 @@ impl Checker<'_> {
             return;
         };
         if (self.settings.uniform || self.settings.has_virtual_stages()) && first != own {
-            let found = format!("{} replicas of {}", own.3, own.0);
+            let found = format!("{} replicas of {}", own.4, own.0);
             let expected = "those of the first stage, as all are to be alike";
             self.wrong(format!("stages[{k}].mode"), found, expected);
         }

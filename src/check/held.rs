@@ -4,6 +4,7 @@
 //! transfer beside the work keeps a micro-batch away for longer: to reach the period, a stage may need more of them, as the
 //! simulator finds. A plan that has no memory for these runs all the same, with fewer in flight and a longer period.
 
+use super::crossings::through;
 use super::devices::Placed;
 use super::modes::Sum;
 use super::{Checker, Violation, workers};
@@ -67,14 +68,14 @@ impl Checker<'_> {
             return Vec::new();
         }
         let micro_batches = settings.micro_batches.unwrap_or(u64::MAX);
-        let in_flight = hiding_in_flight(pipeline, settings.schedule, micro_batches);
+        let all = hiding_in_flight(pipeline, settings.schedule, micro_batches);
         let kinds = &self.instance.cluster.kinds;
-        let overrun = |(k, (in_flight, (placed, sum))): (usize, (u64, (&Placed, &Sum)))| {
+        let overrun = |(k, (&in_flight, (own, sum))): (usize, (&u64, (&Placed, &Sum)))| {
             let held = |each: u128| u128::from(in_flight) * each;
-            let bytes = sum.bytes(placed, [in_flight, self.versions_beside(in_flight)]);
-            let at_host = sum.states_of_device(placed).0 + held(sum.host_bytes);
-            let host = kinds[placed.kind].host.and_then(|host| host.memory_bytes);
-            let limits = [settings.device_bytes(&self.instance.cluster, placed.kind), host];
+            let bytes = sum.bytes(own, &|first| self.hiding_counts(&all, placed, [first, k]));
+            let at_host = sum.states_of_device(own).0 + held(sum.host_bytes);
+            let host = kinds[own.kind].host.and_then(|host| host.memory_bytes);
+            let limits = [settings.device_bytes(&self.instance.cluster, own.kind), host];
             let over = |(bytes, limit): (u128, Option<u64>)| {
                 let memory_bytes = u64::try_from(bytes).unwrap_or(u64::MAX);
                 let over_bytes = memory_bytes.checked_sub(limit?).filter(|&over| over > 0)?;
@@ -87,8 +88,25 @@ impl Checker<'_> {
             };
             [bytes, at_host].into_iter().zip(limits).find_map(over)
         };
-        let stages = in_flight.into_iter().zip(placed.iter().zip(sums)).enumerate();
+        let stages = all.iter().zip(placed.iter().zip(sums)).enumerate();
         stages.filter_map(overrun).collect()
+    }
+
+    /// Micro-batches in flight and versions of the weights on a replica of the latter stage, of layers whose passes are on the former, which comes first, and on
+    /// it, if stages have so many in flight: where the former has more than the schedule's own, as many as it has, shared out.
+    fn hiding_counts(&self, all: &[u64], placed: &[Placed], [first, k]: [usize; 2]) -> [u64; 2] {
+        let in_flight = match first == k {
+            true => all[k],
+            false => {
+                let through = through(placed)[first];
+                let [own, _] = self.counts_of(&placed[k], through);
+                let is_more = all[first] > self.counts_of(&placed[first], through)[0];
+                let in_all = all[first].saturating_mul(placed[first].replicas as u64);
+                let shared = in_all.div_ceil(placed[k].replicas as u64);
+                if is_more { shared.max(own) } else { own }
+            }
+        };
+        [in_flight, self.versions_beside(in_flight)]
     }
 
     /// A plan need not say that it overruns, but must not say so wrongly.

@@ -1,10 +1,11 @@
 //! What lies at the hosts of devices: what layers keep for the backward pass, and states of the optimiser; counted by the checker itself.
 
-use super::Checker;
 use super::devices::Placed;
 use super::modes::Sum;
+use super::parts::Part;
 use super::states::{self, Kept};
 use super::virtual_stages::Held;
+use super::{BACKWARD, Checker, FORWARD};
 use crate::model::network::LayerMode;
 use crate::model::settings::Settings;
 use crate::problem::plan::{Plan, PlanStage};
@@ -45,15 +46,16 @@ impl Checker<'_> {
     }
 
     /// Adds what a layer keeps for its backward pass: on the device, or at the host, copied there behind the forward pass and back before that one.
-    pub(super) fn keep(&self, sum: &mut Sum, mode: &LayerMode, placed: &Placed) {
-        sum.stash_bytes += placed.part(mode.stash_bytes);
-        sum.weight_bytes += weights_on(placed, mode);
-        let bytes = placed.part(mode.host_bytes);
+    pub(super) fn keep(&self, sum: &mut Sum, part: &Part, placed: &Placed) {
+        let [stash, weights] = sum.between.entry(part.first).or_default();
+        *stash += placed.part(part.mode.stash_bytes);
+        *weights += weights_on(placed, &part.mode);
+        let bytes = placed.part(part.mode.host_bytes);
         sum.host_bytes += bytes;
         if let Some(host) = self.instance.cluster.kinds[placed.kind].host {
             let copied_ns = self.counted_ns(bytes as f64 / host.bytes_per_s * 1e9);
-            sum.forward_ns += copied_ns;
-            sum.backward_ns += copied_ns;
+            sum.work_ns[FORWARD] += copied_ns;
+            sum.work_ns[BACKWARD] += copied_ns;
         }
     }
 
@@ -110,7 +112,7 @@ impl Checker<'_> {
 }
 
 /// Weights of a layer that a device has and an update changes: of experts its part. Those of frozen layers are not among the parameters.
-fn weights_on(placed: &Placed, mode: &LayerMode) -> u128 {
+pub(super) fn weights_on(placed: &Placed, mode: &LayerMode) -> u128 {
     let all = u128::from(mode.parameter_bytes);
     let of_experts = mode
         .experts

@@ -8,11 +8,13 @@ mod claims;
 mod constraints;
 mod copies;
 mod costs;
+mod crossings;
 mod devices;
 mod held;
 mod hosts;
 mod modes;
 mod orders;
+mod parts;
 mod passes;
 mod placement;
 mod problem;
@@ -332,17 +334,24 @@ impl Checker<'_> {
         }
     }
 
-    /// With tied cuts both passes of a layer share a stage.
+    /// With tied cuts both passes of a layer share a stage. With separate ones they do where the backward pass does nothing, and stages have modes.
     fn passes_together(&mut self, at: usize, stages: [Option<usize>; 2]) {
         let [Some(forward), Some(backward)] = stages else {
             return;
         };
-        if forward != backward && self.settings.cuts == Cuts::Tied {
+        let reason = match self.settings.cuts {
+            Cuts::Tied => "tied cuts",
+            Cuts::Separate if self.settings.modal && !self.layer(at).returns => {
+                "a backward pass without gradients"
+            }
+            Cuts::Separate => return,
+        };
+        if forward != backward {
             let layer = self.layer(at).id.clone();
             self.violations.push(Violation::Apart {
                 first: layer.clone(),
                 second: layer,
-                reason: "tied cuts",
+                reason,
                 stages: [forward + 1, backward + 1],
             });
         }

@@ -108,7 +108,11 @@ impl Checker<'_> {
                 counts.map(|count| self.settings.mode.trains().then_some(count)),
             );
         }
-        let mut expected = self.split_layers(stages);
+        self.stated_split(plan, self.split_layers(stages));
+    }
+
+    /// What a plan states of layers whose passes lie apart against what there is, by their names.
+    pub(super) fn stated_split(&mut self, plan: &Plan, mut expected: BTreeMap<String, [u64; 6]>) {
         let stated = plan.split.clone().unwrap_or_default();
         let sum =
             |field: usize| -> u128 { expected.values().map(|numbers| u128::from(numbers[field])).sum() };

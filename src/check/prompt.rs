@@ -4,8 +4,8 @@ use std::collections::BTreeSet;
 
 use super::costs::TIME_TOLERANCE_MS;
 use super::devices::Placed;
+use super::parts::Part;
 use super::{Checker, FORWARD, Violation, workers};
-use crate::model::network::LayerMode;
 use crate::model::units::NS_PER_MS;
 use crate::problem::plan::{Moved, Plan};
 
@@ -94,32 +94,29 @@ impl Checker<'_> {
     }
 
     /// The time until stages in modes have read a prompt, in ms: each chunk is a micro-batch of its own size.
-    pub(super) fn modal_read_ms(
-        &mut self,
-        plan: &Plan,
-        (placed, modes): (&[Placed], &[Option<LayerMode>]),
-    ) -> f64 {
+    pub(super) fn modal_read_ms(&mut self, plan: &Plan, (placed, parts): (&[Placed], &[Part])) -> f64 {
         let Some(prompt) = &self.settings.prompt else {
             return 0.0;
         };
         let mut each = vec![Vec::new(); placed.len()];
         for chunk in prompt.chunks() {
             let part = |bytes: u64| chunk.share_of(bytes, prompt);
-            let of_chunk = |mode: &LayerMode| {
-                let mut own = mode.clone();
-                for (times, reading) in own.times.iter_mut().zip(&mode.readings) {
+            let of_chunk = |whole: &Part| {
+                let mut own = whole.clone();
+                for (times, reading) in own.mode.times.iter_mut().zip(&whole.mode.readings) {
                     let ns = reading.map(|reading| reading.ns(chunk, prompt));
                     times
                         .iter_mut()
                         .zip(ns)
                         .for_each(|(times, ns)| times.forward_ns = ns);
                 }
-                own.collective_bytes = part(mode.collective_bytes);
-                let beside = own.input_bytes.iter_mut().chain(&mut own.output_bytes);
+                let mode = &mut own.mode;
+                mode.collective_bytes = part(mode.collective_bytes);
+                let beside = mode.input_bytes.iter_mut().chain(&mut mode.output_bytes);
                 beside.for_each(|(_, bytes)| *bytes = part(*bytes));
                 own
             };
-            let own: Vec<_> = modes.iter().map(|mode| mode.as_ref().map(of_chunk)).collect();
+            let own: Vec<Part> = parts.iter().map(of_chunk).collect();
             let mut sums = self.modal_sums(placed, &own);
             self.add_crossings((placed, &own), &|size| size.part(part), &mut sums);
             let both = each.iter_mut().zip(&sums);

@@ -37,7 +37,7 @@ impl Checker<'_> {
     /// What a device hands round of keys and values of a layer in each pass, in ns: over the link inside a node wherever a node has the group.
     fn handed_ns(&self, at: usize, mode: &LayerMode, placed: &Placed) -> [f64; 2] {
         let link = self.link_of_group(placed, placed.tensor * placed.context);
-        let tokens = self.instance.network.micro_batch.map_or(0.0, |of| of.tokens);
+        let tokens = self.instance.network.micro_batch.map_or(0.0, |of| of.tokens) / placed.group as f64;
         let sent = 1.0 - 1.0 / placed.context as f64;
         let bytes = sent * tokens * mode.cache.token_bytes as f64;
         let once_ns = self.counted_ns(bytes / link.bandwidth_bytes_per_s * 1e9);

@@ -3,8 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use super::modes::{FULL, NOTHING};
+use super::parts::Part;
 use super::{Checker, FORWARD, Violation};
-use crate::model::network::{LayerMode, module_path, predictor_of};
+use crate::model::network::{module_path, predictor_of};
 use crate::model::options::{Layout, Recomputation};
 use crate::problem::plan::Plan;
 
@@ -191,17 +192,20 @@ impl Checker<'_> {
     }
 
     /// For a framework that can be told no more: nothing outside of blocks, and the same in all blocks, or all in the first so many of every stage.
-    pub(super) fn told_of_recomputation(&mut self, plan: &Plan, modes: &[Option<LayerMode>]) {
+    pub(super) fn told_of_recomputation(&mut self, plan: &Plan, parts: &[Part]) {
         let Some(told) = self.settings.target.map(|target| target.limits().recomputation) else {
             return;
         };
         let ranks = self.instance.network.block_ranks();
         let mut names: Vec<BTreeMap<usize, &str>> = vec![BTreeMap::new(); plan.stages.len()];
         let mut is_told = true;
-        for (at, mode) in modes.iter().enumerate() {
-            let (Some(mode), Some(stage)) = (mode, self.own_stage(at)) else {
-                continue;
-            };
+        for &Part {
+            layer: at,
+            stage,
+            ref mode,
+            ..
+        } in parts
+        {
             match ranks.get(at).copied().flatten() {
                 None => is_told &= mode.recompute == NOTHING,
                 Some(block) if mode.recompute == NOTHING => {
@@ -214,14 +218,13 @@ impl Checker<'_> {
             }
         }
         // Layers that keep everything can do nothing else, where others of their block do.
-        for (at, mode) in modes.iter().enumerate() {
-            let (Some(mode), Some(stage), Some(block)) =
-                (mode, self.own_stage(at), ranks.get(at).copied().flatten())
-            else {
+        for part in parts {
+            let Some(block) = ranks.get(part.layer).copied().flatten() else {
                 continue;
             };
-            let name = names[stage][&block];
-            is_told &= mode.recompute == name || self.mode_of_layer(at, mode.tensor, name).is_none();
+            let name = names[part.stage][&block];
+            let may = |name| self.mode_of_layer(part.layer, part.mode.tensor, name).is_some();
+            is_told &= part.mode.recompute == name || !may(name);
         }
         let all: BTreeSet<&str> = names.iter().flat_map(BTreeMap::values).copied().collect();
         is_told &= match told {

@@ -265,7 +265,7 @@ impl Known for Incumbent<'_> {
 }
 
 /// The objective of a plan in ns; `None` where it is not feasible.
-fn feasible_ns(problem: &Problem, plan: &Allocation) -> Option<u64> {
+pub(crate) fn feasible_ns(problem: &Problem, plan: &Allocation) -> Option<u64> {
     if let Some(modes) = &problem.modes {
         return cost::modal_ns(problem, modes, plan);
     }

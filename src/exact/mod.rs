@@ -76,6 +76,7 @@ use crate::formulations::solver::SolverError;
 use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
+use crate::problem::cost::allocation::Allocation;
 use crate::problem::modes::Modes;
 use crate::problem::plan::{Outcome, StoppedBy};
 
@@ -157,6 +158,10 @@ fn ask_others(problem: &Problem, mut outcome: Outcome, labels: &[String], contro
 fn solve_by(method: Method, known: Incumbent, labels: &[String]) -> Result<Outcome, SolverError> {
     let (problem, control) = (known.problem, known.control);
     if let Some(modes) = &problem.modes {
+        let known = match (&problem.with_tied_cuts, method) {
+            (Some(tied), Method::Exact) => with_tied_plan(known, tied, labels)?,
+            _ => known,
+        };
         return match method {
             Method::Exact if problem.settings.is_simulated() => iteration::modal::solve(known, modes, labels),
             _ if uniform::applies(problem, modes) => uniform::solve(known, modes, method, labels),
@@ -175,6 +180,28 @@ fn solve_by(method: Method, known: Incumbent, labels: &[String]) -> Result<Outco
         None => homogeneous::solve(problem, method, labels, control),
         Some(workers) => heterogeneous::solve(problem, workers, method, labels, control),
     }
+}
+
+/// What plans with tied cuts may take of the time that is left where passes may lie apart.
+const SHARE_OF_TIED: f64 = 0.25;
+
+/// What is known, and the best plan with tied cuts that a part of the time finds: it is one with separate cuts as well.
+fn with_tied_plan<'a>(
+    mut known: Incumbent<'a>,
+    tied: &Problem,
+    labels: &[String],
+) -> Result<Incumbent<'a>, SolverError> {
+    let (problem, control) = (known.problem, known.control.elsewhere());
+    if control.switches.incumbents {
+        let left = control.remaining();
+        let within = control.with_time(left.map(|left| left.mul_f64(SHARE_OF_TIED)));
+        let outcome = solve_by(Method::Exact, Incumbent::new(tied, &within), labels)?;
+        known.offer_some(outcome.allocation.map(|plan| Allocation {
+            assignment: problem.over_passes(tied, &plan.assignment),
+            ..plan
+        }));
+    }
+    Ok(known)
 }
 
 /// The plan of Piper's program; nothing where stages have no modes.

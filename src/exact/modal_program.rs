@@ -235,9 +235,7 @@ impl ModalRuns<'_> {
         };
         for stage in found {
             let layers = self.modes.layers_of(&stage.items, stage.mode.degree)?;
-            for (layer, &way) in layers.iter().zip(&stage.ways.as_ref()?.ways) {
-                chosen.layers[layer.layer] = layer.ways[way].mode;
-            }
+            Modes::note_ways(&layers, &stage.ways.as_ref()?.ways, &mut chosen.layers);
         }
         Some(Allocation {
             modes: Some(chosen),

@@ -40,7 +40,10 @@ pub(crate) fn applies(problem: &Problem) -> Result<(), Words> {
 
 /// A name for each item of the problem with tied cuts.
 pub(crate) fn labels(instance: &Instance, problem: &Problem) -> Vec<String> {
-    item_labels(instance, &problem.tied().0)
+    match &problem.with_tied_cuts {
+        Some(tied) => item_labels(instance, tied),
+        None => item_labels(instance, &problem.tied().0),
+    }
 }
 
 /// Finds the best plan with tied cuts by the exact engine.
@@ -53,22 +56,44 @@ pub(crate) fn labels(instance: &Instance, problem: &Problem) -> Vec<String> {
 ///
 /// [`SolverError`] where HiGHS breaks down.
 pub(crate) fn solve(problem: &Problem, labels: &[String], control: &Control) -> Result<Outcome, SolverError> {
-    let (bound, bound_ns) = exact::simple_bound(problem);
-    control.show_bound(bound.source, bound_ns);
-    let tied = Reduced::tied(problem);
+    let (bound_source, bound_ns) = match &problem.modes {
+        Some(_) => {
+            let bound = exact::bound(problem, &[], &control.elsewhere())?;
+            (bound.bound_source, bound.bound_ns)
+        }
+        None => {
+            let (bound, bound_ns) = exact::simple_bound(problem);
+            (bound.source, bound_ns)
+        }
+    };
+    control.show_bound(bound_source, bound_ns);
     // Plans with tied cuts are not shown as they are.
     let of_tied = Control {
         known: None,
         ..control.clone()
     };
-    let outcome = exact::solve(&tied.problem, exact::Method::Exact, labels, &of_tied)?;
+    let solve = |tied: &Problem| exact::solve(tied, exact::Method::Exact, labels, &of_tied);
+    let (outcome, assignment) = match &problem.with_tied_cuts {
+        Some(tied) => {
+            let outcome = solve(tied)?;
+            let found = outcome.allocation.as_ref();
+            let assignment = found.map(|plan| problem.over_passes(tied, &plan.assignment));
+            (outcome, assignment)
+        }
+        None => {
+            let tied = Reduced::tied(problem);
+            let outcome = solve(&tied.problem)?;
+            let found = outcome.allocation.as_ref();
+            let assignment = found.map(|plan| tied.lift(&plan.assignment));
+            (outcome, assignment)
+        }
+    };
+    let allocation = outcome.allocation.zip(assignment);
+    let allocation = allocation.map(|(plan, assignment)| Allocation { assignment, ..plan });
     Ok(Outcome {
-        allocation: outcome.allocation.map(|plan| Allocation {
-            assignment: tied.lift(&plan.assignment),
-            ..plan
-        }),
+        allocation,
         bound_ns,
-        bound_source: bound.source,
+        bound_source,
         stopped_by: outcome.stopped_by,
         statistics: Statistics {
             // They hold for tied cuts only.

@@ -8,7 +8,7 @@ use crate::model::network::SharedTable;
 use crate::model::options::{Mode, Recomputation, Region, Staffing};
 use crate::model::setting;
 use crate::model::words::{Words, words};
-use crate::problem::plan::{Plan, PlanMode};
+use crate::problem::plan::{Plan, PlanMode, PlanStage};
 
 /// A plan as frameworks see it: the stage of every forward layer, from 0.
 pub(super) struct Stages {
@@ -50,6 +50,25 @@ fn one_stage_a_device() -> Words {
     )
 }
 
+/// Refuses a stage whose replicas have members that share out every micro-batch: to frameworks that is another size of micro-batch.
+fn no_group(plan: &Plan) -> Result<(), Fault> {
+    let members = |mode: &PlanMode| mode.group > 1;
+    let of_stage = |stage: &&PlanStage| stage.mode.as_ref().is_some_and(members);
+    let Some(stage) = plan.stages.iter().find(of_stage) else {
+        return Ok(());
+    };
+    let group = stage.mode.as_ref().map_or(1, |mode| mode.group);
+    Err(unsupported(
+        format!("stage {}", stage.index),
+        format!("groups of {group} that share out every micro-batch"),
+        words!(
+            "none, as with {}; {} takes all",
+            setting::GROUPS.given("given"),
+            setting::TO.given("json")
+        ),
+    ))
+}
+
 /// Whether the plan has been held to the memory of its devices.
 pub(super) fn is_memory_limited(instance: &Instance, plan: &Plan) -> bool {
     let kinds = plan.stages.iter().flat_map(|stage| &stage.devices);
@@ -72,6 +91,7 @@ pub(super) fn unsupported(at: String, found: impl Into<Words>, expected: impl In
 impl Stages {
     /// The stages of a plan, if it is in a mode that the framework has, and of devices and recomputation that it can be told of.
     pub(super) fn for_region(instance: &Instance, plan: &Plan, region: Region) -> Result<Self, Fault> {
+        no_group(plan)?;
         let at_host = |mode: &PlanMode| mode.host_bytes > 0;
         if let Some(stage) = plan
             .stages
@@ -201,7 +221,7 @@ impl Stages {
             .enumerate()
             .map(|(i, layer)| (layer.id.as_str(), i))
             .collect();
-        let stage_of = |names: fn(&crate::problem::plan::PlanStage) -> &Vec<String>| {
+        let stage_of = |names: fn(&PlanStage) -> &Vec<String>| {
             let mut stage_of = vec![None; layers.len()];
             for (k, stage) in plan.stages.iter().enumerate() {
                 for layer in names(stage).iter().filter_map(|id| position.get(id.as_str())) {

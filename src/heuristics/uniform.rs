@@ -219,13 +219,11 @@ pub(super) fn plan(modes: &Modes, assignment: Assignment, mode: StageMode, rule:
     };
     let stages: Vec<StageLayers> = (0..used).map(of_stage).collect::<Option<_>>()?;
     let ways = rule(&stages)?;
-    let layers = stages.iter().flat_map(|stage| &stage.layers).copied();
-    let chosen: Vec<(&LayerWays, usize)> = layers.zip(ways.into_iter().flatten()).collect();
-    let last = chosen.iter().map(|(layer, _)| layer.layer).max()?;
+    let layers: Vec<&LayerWays> = stages.iter().flat_map(|stage| &stage.layers).copied().collect();
+    let ways: Vec<usize> = ways.into_iter().flatten().collect();
+    let last = layers.iter().map(|layer| layer.layer).max()?;
     let mut modes_of_layers = vec![0; last + 1];
-    for (layer, way) in chosen {
-        modes_of_layers[layer.layer] = layer.ways[way].mode;
-    }
+    Modes::note_ways(&layers, &ways, &mut modes_of_layers);
     Some(Allocation {
         modes: Some(Chosen {
             virtual_stages: 1,

@@ -10,7 +10,8 @@ mod target;
 mod totals;
 mod virtual_stages;
 
-use self::modal::Asked;
+pub(crate) use self::modal::uncounted_fault;
+use self::modal::{Asked, Staffing};
 pub use self::room::Room;
 use crate::model::cluster::{Cluster, DeviceKind, Link};
 use crate::model::fault::{FaultKind, InputError, closest};
@@ -171,10 +172,9 @@ impl Settings {
         let of_schedule = || options.schedule.map_or(WorkerMode::Sequential, Schedule::worker);
         let worker = options.worker.unwrap_or_else(of_schedule);
         let groups = options.groups.unwrap_or(Groups::Given);
-        let share = worker == WorkerMode::Concurrent || has_groups(instance, groups);
-        let differ = kinds.len() > 1 || in_play(|kind| !kind.resources.is_empty());
-        let asked = Asked::new(&options, instance, [share, differ]);
-        let heterogeneous = share || (differ && !asked.modal);
+        let staffing = Staffing::new(instance, &kinds, (worker, groups));
+        let asked = Asked::new(&options, instance, staffing);
+        let heterogeneous = staffing.is_heterogeneous(asked.modal);
         let placement = options.placement.unwrap_or(Placement::Loop);
         let schedule = default_schedule(&options, worker, placement);
         let mode = options.mode.unwrap_or_else(|| default_mode(instance, &kinds));
@@ -276,7 +276,7 @@ impl Settings {
             worker: self.heterogeneous.then_some(self.worker),
             shares: is_concurrent.then_some(self.shares),
             share_parts: self.share_parts,
-            groups: self.heterogeneous.then_some(self.groups),
+            groups: (self.heterogeneous || self.forms_groups_in_modes()).then_some(self.groups),
             device_order: (self.device_order != DeviceOrder::Free).then_some(self.device_order),
             synchronization: (self.heterogeneous || self.modal).then_some(self.synchronization),
             optimizer: Some(self.optimizer),
@@ -308,6 +308,11 @@ impl Settings {
     /// Devices of a kind in play: as many as are asked for, else its count; `None` where nothing says how many there are.
     pub fn count(&self, cluster: &Cluster, kind: usize) -> Option<usize> {
         self.devices.or(cluster.kinds[kind].count)
+    }
+
+    /// Whether stages in modes may have groups of devices that share out micro-batches.
+    pub(crate) fn forms_groups_in_modes(&self) -> bool {
+        self.modal && self.groups == Groups::Assign
     }
 
     /// Whether devices may differ: each has its own memory where no limit is given.
@@ -501,6 +506,20 @@ impl Settings {
             .filter(|(_, is_shared)| *is_shared)
             .map(|(part, _)| part)
             .sum()
+    }
+
+    /// The same with both passes of every layer together.
+    pub(crate) fn with_tied_cuts(&self) -> Self {
+        Self {
+            cuts: Cuts::Tied,
+            ..self.clone()
+        }
+    }
+
+    /// Whether the replicas of a stage share out its weights.
+    pub(crate) fn shares_out_weights(&self) -> bool {
+        let [weights, ..] = self.optimizer_sharding.shares_out();
+        weights
     }
 
     /// Of parameters that take so many bytes in the file, what is whole on every replica while their layer runs, of that which replicas share out.

@@ -1,8 +1,9 @@
 //! Problems made of others: with items joined or left out, other settings, fewer workers.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use super::{Item, Pair, Problem, Transfer, apart, plus, summed};
+use super::{Assignment, Item, Pair, Problem, Transfer, apart, plus, summed};
 use crate::model::network::{Times, contract};
 use crate::model::options::{Communication, Objective, Placement, Schedule, WorkerMode};
 use crate::model::settings::Settings;
@@ -53,6 +54,16 @@ impl Problem {
     /// same. The same problem where cuts are tied.
     pub fn tied(&self) -> (Self, Vec<usize>) {
         self.merged(&self.ties)
+    }
+
+    /// The assignment of a plan with [tied cuts](Problem::with_tied_cuts) of stages in modes, laid out over the passes.
+    pub(crate) fn over_passes(&self, tied: &Self, assignment: &Assignment) -> Assignment {
+        let layers = tied.items.iter().zip(assignment);
+        let layers =
+            layers.flat_map(|(item, &stage)| item.all_layers().into_iter().map(move |layer| (layer, stage)));
+        let stage_of: BTreeMap<usize, usize> = layers.collect();
+        let of_item = |item: &Item| stage_of[&item.all_layers()[0]];
+        self.items.iter().map(of_item).collect()
     }
 
     fn joined(&self, members: &[usize]) -> Item {
@@ -207,6 +218,7 @@ impl Problem {
                 .as_ref()
                 .map_or_else(Vec::new, |modes| modes.transfers_of.clone()),
             modes: None,
+            with_tied_cuts: None,
             modal_chunks: Arc::default(),
             ..alone
         }
@@ -232,6 +244,7 @@ impl Problem {
         Self {
             settings,
             modes: Some(modes),
+            with_tied_cuts: None,
             ..self.clone()
         }
     }

@@ -33,13 +33,13 @@ use crate::model::fault::{Fault, FaultKind, InputError};
 use crate::model::instance::Instance;
 use crate::model::network::{Layer, Network, Times, contract};
 use crate::model::objective::Formula;
-use crate::model::options::{Shares, WorkerMode};
+use crate::model::options::{Cuts, Shares, WorkerMode};
 use crate::model::setting;
 use crate::model::settings::Settings;
 use crate::model::units::LARGEST_EXACT;
 use crate::problem::confined::Confined;
 use crate::problem::modal_chunks::ModalChunks;
-use crate::problem::modes::Modes;
+use crate::problem::modes::{Modes, Part, Pass};
 pub use crate::problem::passes::Pair;
 use crate::problem::passes::{Passes, TransferCosts};
 use crate::problem::prompt::Reads;
@@ -80,6 +80,8 @@ pub struct Problem {
     pub virtual_stages: Option<VirtualStages>,
     /// What stages may hold beside their memory; `None` without such constraints, and in problems of other items.
     pub confined: Option<Confined>,
+    /// Where stages have modes and passes are items of their own, the same problem with tied cuts.
+    pub(crate) with_tied_cuts: Option<Arc<Problem>>,
     /// Where stages have modes, the chunks that devices may have several of.
     pub modal_chunks: Arc<[ModalChunks]>,
     /// What items and transfers take for each chunk of a prompt, where one is read; `None` elsewhere, and in problems of other items.
@@ -124,6 +126,22 @@ impl Item {
         layers.sort_unstable();
         layers.dedup();
         layers
+    }
+
+    /// What it holds of layers that may run in several modes; `is_cut` says whether their passes may be items of their own.
+    fn parts(&self, is_cut: bool) -> Vec<Part> {
+        let pass = |layer: &usize| match [&self.layers, &self.backward_layers].map(|of| of.contains(layer)) {
+            [true, false] if is_cut => Pass::Forward,
+            [false, true] if is_cut => Pass::Backward,
+            _ => Pass::Whole,
+        };
+        let layers = self.all_layers().into_iter();
+        layers
+            .map(|layer| Part {
+                pass: pass(&layer),
+                layer,
+            })
+            .collect()
     }
 }
 
@@ -195,18 +213,27 @@ impl Problem {
             Some(virtual_stages) => virtual_stages.chunks(),
             None => settings.stages.min(items.len()),
         };
-        let layers: Vec<Vec<usize>> = items.iter().map(Item::all_layers).collect();
-        let (modes, modal_chunks) = modes(instance, &settings, (&layers, &copies));
-        let reads = Reads::in_modes(instance, &settings, (&layers, &copies));
+        // Operators of an explicit backward graph have the one pass that they are.
+        let is_cut = settings.cuts == Cuts::Separate && !network.has_explicit_backward();
+        let parts: Vec<Vec<Part>> = items.iter().map(|item| item.parts(is_cut)).collect();
+        let (modes, modal_chunks) = modes(instance, &settings, (&parts, &copies));
+        let reads = Reads::in_modes(instance, &settings, (&parts, &copies));
         if modes.is_some() {
             // They are counted at every degree.
             copies.clear();
+            pairs.clear();
         }
         faults.extend(ModalChunks::fault_of_none(&settings, modes.as_ref()));
+        // Of fewer items it may be none.
+        let with_tied_cuts = match modes.as_ref().is_some_and(Modes::has_passes_apart) {
+            true => Self::new(instance, settings.with_tied_cuts()).ok().map(Arc::new),
+            false => None,
+        };
         let problem = Self::assemble(settings, stages, items, graph.order, transfers);
         Self {
             modal_chunks,
             modes,
+            with_tied_cuts,
             virtual_stages,
             workers,
             pairs,
@@ -259,6 +286,7 @@ impl Problem {
             modes: None,
             virtual_stages: None,
             confined: None,
+            with_tied_cuts: None,
             modal_chunks: Arc::default(),
             reads: None,
             blocks: Vec::new(),
@@ -499,7 +527,7 @@ fn summed(pairs: Vec<Pair>) -> Vec<Pair> {
 fn modes(
     instance: &Instance,
     settings: &Settings,
-    items: (&[Vec<usize>], &[Copies]),
+    items: (&[Vec<Part>], &[Copies]),
 ) -> (Option<Modes>, Arc<[ModalChunks]>) {
     let modes = settings.modal.then(|| Modes::new(instance, settings, items));
     let chunks = modes

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use crate::model::instance::Instance;
 use crate::model::prompt::Prompt;
 use crate::model::settings::Settings;
-use crate::problem::modes::{Chosen, ModalItem, Modes};
+use crate::problem::modes::{Chosen, ModalItem, Modes, Part};
 use crate::problem::tables::Copies;
 use crate::problem::{Assignment, Item, Problem, Transfer};
 
@@ -44,7 +44,7 @@ impl Reads {
     pub(super) fn in_modes(
         instance: &Instance,
         settings: &Settings,
-        (items, copies): (&[Vec<usize>], &[Copies]),
+        (items, copies): (&[Vec<Part>], &[Copies]),
     ) -> Option<Self> {
         let prompt = settings.prompt.as_ref().filter(|_| settings.modal)?;
         let modes = prompt.chunks().into_iter().map(|chunk| {

@@ -623,7 +623,7 @@ fn others(best: &OfSize) -> Vec<(Choice, &OfSize, PipelineOptions)> {
         let degrees = only(&asked.replicas, &mut replicas, mode.replicas);
         push(Choice::Replicas, degrees, |options| &mut options.replicas);
     }
-    let copies = mode.replicas * mode.context.max(1);
+    let copies = mode.replicas * mode.context.max(1) * mode.group.max(1);
     let mut experts = (1..=copies).filter(|&degree| copies.is_multiple_of(degree));
     let degrees = only(&asked.expert, &mut experts, mode.expert);
     push(Choice::Expert, degrees, |options| &mut options.expert);

@@ -13,7 +13,7 @@ use stagecut::check::{examine, pose};
 use stagecut::control::Control;
 use stagecut::instance::Instance;
 use stagecut::methods;
-use stagecut::options::PipelineOptions;
+use stagecut::options::{Groups, PipelineOptions};
 use stagecut::plan::{self, Plan};
 use stagecut::problem::Problem;
 
@@ -42,12 +42,17 @@ const FREE: [&str; 10] = [
 
 #[test]
 fn changes_that_matter_are_rejected_and_none_panics() {
-    let kinds: [(&str, Draw); 5] = [
+    let kinds: [(&str, Draw); 6] = [
         ("alike", random_problem),
         ("separate", separate_problem),
         ("mixed", random_mixed),
         ("modes", |seed| {
             problem_of(&random_modal(seed)).filter(|(_, problem)| problem.modes.is_some())
+        }),
+        ("groups", |seed| {
+            let mut spec = random_modal(seed);
+            spec.pipeline.groups = Some(Groups::Assign);
+            problem_of(&spec).filter(|(_, problem)| problem.modes.is_some())
         }),
         ("chunks", |seed| problem_of(&virtual_spec(seed))),
     ];
@@ -144,6 +149,11 @@ fn absent(plan: &Value) -> Vec<(Path, Value)> {
     for (k, stage) in plan["stages"].as_array().into_iter().flatten().enumerate() {
         for (name, value) in of_stage.iter().filter(|(name, _)| stage.get(name).is_none()) {
             absent.push((path(&["stages", &k.to_string(), name]), value.clone()));
+        }
+        let mode = stage.get("mode");
+        let degrees = ["expert", "context", "group"].into_iter();
+        for name in degrees.filter(|name| mode.is_some_and(|mode| mode.get(name).is_none())) {
+            absent.push((path(&["stages", &k.to_string(), "mode", name]), json!(2)));
         }
     }
     absent

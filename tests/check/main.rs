@@ -6,5 +6,7 @@ mod common;
 mod oracles;
 
 mod check;
+mod check_modal_cuts;
+mod check_modal_groups;
 mod check_mutations;
 mod check_problem;

@@ -28,14 +28,14 @@ const DRAWS: u64 = 1_600;
 
 /// What was seen.
 #[derive(Debug, Default)]
-struct Seen {
-    compared: usize,
+pub(super) struct Seen {
+    pub(super) compared: usize,
     without_plan: usize,
-    proved: usize,
+    pub(super) proved: usize,
     /// Not proved, where all plans may be looked at and where not.
     open: [usize; 2],
     replicated: usize,
-    chunked: usize,
+    pub(super) chunked: usize,
     again: usize,
 }
 
@@ -238,7 +238,7 @@ fn plans_for_megatron_are_those_of_brute_force_and_exported() {
 }
 
 /// Chunks of a problem that has stages in modes; `None` where it would be too large to look at all plans.
-fn draw(spec: &mut InstanceSpec, seed: u64) -> Option<PipelineOptions> {
+pub(super) fn draw(spec: &mut InstanceSpec, seed: u64) -> Option<PipelineOptions> {
     let layers = spec.network.layers.iter().filter(|layer| !layer.backward).count();
     let numbers = ["2", "1,2", "choose", "3", "2,3"];
     let devices = spec.cluster.as_ref()?.device_kinds[0].count?;
@@ -263,7 +263,12 @@ fn draw(spec: &mut InstanceSpec, seed: u64) -> Option<PipelineOptions> {
     })
 }
 
-fn compare(seed: u64, instance: &Instance, options: &PipelineOptions, seen: &mut Seen) -> Option<Plan> {
+pub(super) fn compare(
+    seed: u64,
+    instance: &Instance,
+    options: &PipelineOptions,
+    seen: &mut Seen,
+) -> Option<Plan> {
     let settings = Settings::resolve(instance, options).ok()?;
     let problem = Problem::new(instance, settings.clone()).ok()?;
     // Every other problem is left to bounds and searches, though all plans could be looked at; some to searches without ranges, totals or programs.

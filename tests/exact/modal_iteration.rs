@@ -165,7 +165,7 @@ fn is_chain(spec: &InstanceSpec) -> bool {
 }
 
 /// Gives all modes of a degree the same forward time.
-fn make_usual(spec: &mut InstanceSpec) {
+pub(super) fn make_usual(spec: &mut InstanceSpec) {
     for layer in &mut spec.network.layers {
         let forward: Vec<_> = layer
             .modes

@@ -440,13 +440,6 @@ fn what_modes_cannot_be_asked_with_is_refused() {
             .collect::<Vec<_>>()
     };
     assert_eq!(faults(choose()), ["micro_batches"]);
-    let options = PipelineOptions {
-        communication: Some(stagecut::options::Communication::Overlapped),
-        cuts: Some(stagecut::options::Cuts::Separate),
-        micro_batches: Some(4),
-        ..choose()
-    };
-    assert_eq!(faults(options), ["cuts"]);
     // Without a backward pass there is nothing to compute again in it.
     let options = PipelineOptions {
         mode: Some(stagecut::options::Mode::Inference),

@@ -325,6 +325,7 @@ fn modal_plans(instance: &Instance, settings: &Settings, stages: &[BareStage]) -
                     tensor: run.tensor,
                     expert: run.expert,
                     context: run.context,
+                    group: 1,
                     replicas: run.replicas,
                     recomputed: BTreeMap::new(),
                     optimizer_offload: run.offloads,

@@ -91,11 +91,7 @@ impl Search<'_> {
                 .map(|layer| self.modes(layer, run)[0].shared_bytes as f64 * per)
                 .sum::<f64>();
         }
-        if is_shared {
-            sum / (run.replicas * run.context) as f64
-        } else {
-            sum
-        }
+        if is_shared { sum / run.copies() as f64 } else { sum }
     }
 
     /// What copying so many bytes of states there and back takes, once an iteration, in ns; whole ones each way where iterations are run.

@@ -23,6 +23,7 @@ pub mod patterns;
 pub mod placements;
 pub mod replicas;
 pub mod runs;
+pub mod separate_modes;
 mod shares;
 pub mod two_chains;
 pub mod virtual_stages;

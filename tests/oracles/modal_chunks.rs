@@ -21,17 +21,12 @@ pub fn best_ns(instance: &Instance, settings: &Settings) -> Option<u64> {
     let layers = layers.count();
     let search = Search::new(instance, settings, true);
     let devices = search.rows.iter().map(|row| row[2]).max().unwrap_or(0);
-    let groups =
-        (1..=devices).flat_map(|tensor| (1..=devices / tensor).map(move |context| [tensor, context]));
-    for [tensor, context] in groups {
-        for replicas in 1..=devices / (tensor * context) {
-            let all = search
-                .rows
-                .iter()
-                .map(|row| row[2] / (tensor * context * replicas));
+    for [tensor, context, group] in groups(&search, devices) {
+        for replicas in 1..=devices / (tensor * context * group) {
+            let copies = context * group * replicas;
+            let all = search.rows.iter().map(|row| row[2] / (tensor * copies));
             let row = settings.stages.min(all.sum());
-            let experts =
-                (1..=replicas * context).filter(|expert| (replicas * context).is_multiple_of(*expert));
+            let experts = (1..=copies).filter(|expert| copies.is_multiple_of(*expert));
             let both = experts.flat_map(|expert| (2..=layers.max(3)).map(move |chunks| (expert, chunks)));
             let all = both.flat_map(|both| [false, true].map(|at_host| (both, at_host)));
             for ((expert, chunks), at_host) in all {
@@ -41,17 +36,26 @@ pub fn best_ns(instance: &Instance, settings: &Settings) -> Option<u64> {
                     continue;
                 }
                 let least = |kinds: Vec<usize>| {
-                    let degrees = [tensor, context, replicas, expert, chunks];
+                    let degrees = [tensor, context, group, replicas, expert, chunks];
                     let mut rows = Rows::new(instance, settings, (degrees, at_host, &kinds))?;
                     rows.place();
                     rows.best_ns
                 };
-                let orders = orders(&search, tensor * context * replicas, row);
+                let orders = orders(&search, tensor * copies, row);
                 best = orders.into_iter().filter_map(least).chain(best).min();
             }
         }
     }
     best
+}
+
+/// Degrees of tensor groups, of context and of groups that so many devices are enough for.
+fn groups(search: &Search, devices: usize) -> Vec<[usize; 3]> {
+    let all = (1..=devices).flat_map(|tensor| {
+        let shared = search.ways_to_share(devices / tensor).into_iter();
+        shared.map(move |[context, group]| [tensor, context, group])
+    });
+    all.collect()
 }
 
 /// The kinds of so many places in a row, each of so many devices, in every order that there is.
@@ -82,7 +86,6 @@ fn orders(search: &Search, size: usize, places: usize) -> Vec<Vec<usize>> {
 
 struct Rows<'a> {
     search: Search<'a>,
-    replicas: usize,
     runs: Vec<Run>,
     /// What fills memory, and what is timed.
     order: Vec<Vec<Operation>>,
@@ -98,13 +101,13 @@ impl<'a> Rows<'a> {
     fn new(
         instance: &'a Instance,
         settings: &'a Settings,
-        ([tensor, context, replicas, expert, chunks], at_host, kinds): ([usize; 5], bool, &[usize]),
+        ([tensor, context, group, replicas, expert, chunks], at_host, kinds): ([usize; 6], bool, &[usize]),
     ) -> Option<Self> {
         let search = Search::new(instance, settings, true);
         let (all, row, size) = (
             settings.micro_batches? as usize,
             kinds.len(),
-            tensor * context * replicas,
+            tensor * context * group * replicas,
         );
         // Devices of a kind follow each other, wherever their places are.
         let start = |place: usize| {
@@ -136,6 +139,7 @@ impl<'a> Rows<'a> {
             replicas,
             expert,
             context,
+            group,
             at_host,
             start: start(place(chunk)),
         };
@@ -145,7 +149,6 @@ impl<'a> Rows<'a> {
         let is_whole = !settings.all_stages || row == settings.stages;
         (is_allowed && is_whole).then_some(Self {
             search,
-            replicas,
             runs,
             timed: match settings.objective {
                 Objective::Latency => order.iter().map(|list| first(list)).collect(),
@@ -258,7 +261,7 @@ impl<'a> Rows<'a> {
                     shared += part;
                     workspace = self.search.workspace(layer, mode, run).max(workspace);
                 }
-                held += (shared / (self.replicas * run.context) as f64).ceil();
+                held += (shared / run.copies() as f64).ceil();
                 let layers: Vec<usize> = own(chunk).map(|(layer, _)| layer).collect();
                 states += self.search.states_at_host(&layers, run, true).ceil();
             }
@@ -388,7 +391,7 @@ impl<'a> Rows<'a> {
                 true => (start(home), start(to)),
                 false => (start(to), start(home)),
             };
-            let devices = self.runs[0].tensor * self.runs[0].context * self.replicas;
+            let devices = self.runs[0].tensor * self.runs[0].copies();
             [one + devices - 1, other]
         };
         let distance = |to: usize| {

@@ -1,16 +1,20 @@
 //! Stages with modes by brute force: every ordered partition, every degree and number of replicas of each stage, every choice of what
-//! its layers compute again. Times are doubles, on layers and tensors, as `formulations/modes.md` has them.
+//! its layers compute again; where cuts are separate, every placement of passes besides. Times are doubles, on layers and tensors, as
+//! `formulations/modes.md` has them.
+
+use std::cell::RefCell;
 
 use stagecut::cluster::Link;
 use stagecut::instance::Instance;
 use stagecut::network::{LayerMode, Size, Tensor};
 use stagecut::options::{
-    DeviceOrder, Mode, Objective, Optimizer, OptimizerSharding, Schedule, StatePrecision,
+    Cuts, DeviceOrder, Groups, Mode, Objective, Optimizer, OptimizerSharding, Schedule, StatePrecision,
 };
 use stagecut::settings::Settings;
 use stagecut::simulate::{Channels, InFlight, PhaseTimes, Pipeline, StageTimes, iteration_ns};
 
 use super::replicas::Stage;
+use super::separate_modes::{Held, Leasts};
 
 /// The least period in ms, of all plans or, if the settings say so, of those whose stages are alike; `None` where no plan fits.
 pub fn best_ms(instance: &Instance, settings: &Settings) -> Option<f64> {
@@ -24,7 +28,11 @@ pub fn best_iteration_ns(instance: &Instance, settings: &Settings) -> Option<u64
 
 fn best_ns(instance: &Instance, settings: &Settings, of_iterations: bool) -> Option<f64> {
     let mut search = Search::new(instance, settings, of_iterations);
-    search.place();
+    let is_tied = settings.cuts == Cuts::Tied;
+    match is_tied && !search.ties_layers() {
+        true => search.place(),
+        false => search.place_passes(is_tied),
+    }
     search.best_ns.is_finite().then_some(search.best_ns)
 }
 
@@ -35,12 +43,16 @@ pub(super) struct Search<'a> {
     pub(super) rows: Vec<[usize; 3]>,
     /// Whether iterations are asked for.
     pub(super) of_iterations: bool,
-    stage_of: Vec<usize>,
-    best_ns: f64,
+    /// The stage of each layer, where cuts are separate that of its forward pass, and that of its backward pass.
+    pub(super) stage_of: Vec<usize>,
+    pub(super) back_of: Vec<usize>,
+    pub(super) best_ns: f64,
+    /// What parts of layers add to stages at least, as far as it is known.
+    pub(super) leasts: RefCell<Leasts>,
 }
 
 /// Kind, degree and replicas of a stage, and its first device.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, PartialEq, Eq, Hash)]
 pub(super) struct Run {
     pub(super) kind: usize,
     pub(super) tensor: usize,
@@ -49,6 +61,8 @@ pub(super) struct Run {
     pub(super) expert: usize,
     /// How many tensor groups of a replica share out a sequence.
     pub(super) context: usize,
+    /// How many members of a replica, each of tensor groups that share out a sequence, share out every micro-batch.
+    pub(super) group: usize,
     /// Whether states of the optimiser lie at hosts.
     pub(super) at_host: bool,
     pub(super) start: usize,
@@ -64,8 +78,18 @@ struct RunWay {
 }
 
 impl Run {
-    fn last(self) -> usize {
-        self.start + self.tensor * self.context * self.replicas - 1
+    pub(super) fn last(self) -> usize {
+        self.start + self.tensor * self.copies() - 1
+    }
+
+    /// Devices that have a micro-batch at once, each with its part of the work.
+    pub(super) fn parts(self) -> usize {
+        self.context * self.group
+    }
+
+    /// Devices with the same weights.
+    pub(super) fn copies(self) -> usize {
+        self.parts() * self.replicas
     }
 }
 
@@ -83,7 +107,9 @@ impl<'a> Search<'a> {
             rows: settings.kinds.iter().map(&mut row).collect(),
             of_iterations,
             stage_of: Vec::new(),
+            back_of: Vec::new(),
             best_ns: f64::INFINITY,
+            leasts: RefCell::default(),
         }
     }
 
@@ -95,6 +121,7 @@ impl<'a> Search<'a> {
             let used = self.stage_of.iter().max().map_or(0, |last| last + 1);
             let is_full = (0..used).all(|stage| self.stage_of.contains(&stage));
             if is_full && (!self.settings.all_stages || used == self.settings.stages) {
+                self.back_of = self.stage_of.clone();
                 self.run(used, &mut Vec::new());
             }
             return;
@@ -123,10 +150,14 @@ impl<'a> Search<'a> {
     }
 
     /// Gives each stage devices, in every way.
-    fn run(&mut self, stages: usize, runs: &mut Vec<Run>) {
+    pub(super) fn run(&mut self, stages: usize, runs: &mut Vec<Run>) {
         if runs.len() == stages {
-            let of = |run: &Run| (run.tensor, run.expert, run.context, run.replicas, run.at_host);
-            let is_alike = |run: &Run| of(run) == of(&runs[0]);
+            let place = |run: &Run| Run {
+                kind: 0,
+                start: 0,
+                ..*run
+            };
+            let is_alike = |run: &Run| place(run) == place(&runs[0]);
             let ns = match self.of_iterations {
                 _ if self.settings.uniform && !runs.iter().all(is_alike) => return,
                 false => self.period_ns(runs),
@@ -149,33 +180,52 @@ impl<'a> Search<'a> {
             let before = runs.iter().rev().find(|run| run.kind == kind);
             let start = before.map_or(first, |run| run.last() + 1);
             let left = first + count - start;
-            let degrees = (1..=left).flat_map(|tensor| (1..=left / tensor).map(move |d| (tensor, d)));
-            let places = self.places_of_states(kind);
-            let runs_of = |(tensor, replicas): (usize, usize)| {
-                let both = (1..=left / tensor / replicas).flat_map(move |context| {
-                    let experts = 1..=replicas * context;
-                    let experts = experts.filter(move |expert| (replicas * context).is_multiple_of(*expert));
-                    experts.map(move |expert| (expert, context))
-                });
-                let all = both.flat_map(|of| places.iter().map(move |&at_host| (of, at_host)));
-                all.map(move |((expert, context), at_host)| Run {
-                    kind,
-                    tensor,
-                    replicas,
-                    expert,
-                    context,
-                    at_host,
-                    start,
-                })
-            };
-            for run in degrees.flat_map(runs_of) {
-                if self.may_run(run) {
+            for run in self.runs_from([kind, start, left]) {
+                if self.may_run(run) && self.may_gain(runs.len(), run) {
                     runs.push(run);
                     self.run(stages, runs);
                     runs.pop();
                 }
             }
         }
+    }
+
+    /// All that a stage may be which begins at a device of a kind, of so many that are left of it.
+    fn runs_from(&self, [kind, start, left]: [usize; 3]) -> Vec<Run> {
+        let degrees = (1..=left).flat_map(|tensor| (1..=left / tensor).map(move |d| (tensor, d)));
+        let places = self.places_of_states(kind);
+        let runs_of = |(tensor, replicas): (usize, usize)| {
+            let both = self.ways_to_share(left / tensor / replicas);
+            let all = both.into_iter().flat_map(move |[context, group]| {
+                let copies = replicas * context * group;
+                let experts = (1..=copies).filter(move |expert| copies.is_multiple_of(*expert));
+                experts.map(move |expert| [expert, context, group])
+            });
+            let all = all.flat_map(|of| places.iter().map(move |&at_host| (of, at_host)));
+            all.map(move |([expert, context, group], at_host)| Run {
+                kind,
+                tensor,
+                replicas,
+                expert,
+                context,
+                group,
+                at_host,
+                start,
+            })
+        };
+        degrees.flat_map(runs_of).collect()
+    }
+
+    /// Degrees of context and of groups whose product is at most so many: groups of several only where plans may form them.
+    pub(super) fn ways_to_share(&self, most: usize) -> Vec<[usize; 2]> {
+        let contexts = 1..=most;
+        let groups = |context: usize| match self.settings.groups {
+            Groups::Assign => 1..=most / context,
+            _ => 1..=1,
+        };
+        contexts
+            .flat_map(|context| groups(context).map(move |group| [context, group]))
+            .collect()
     }
 
     pub(super) fn may_run(&self, run: Run) -> bool {
@@ -187,12 +237,13 @@ impl<'a> Search<'a> {
             start,
             ..
         } = run;
+        let all = tensor * run.copies();
         let divides = match (self.settings.mode, self.settings.micro_batches) {
             (Mode::Training, Some(all)) => all % replicas as u64 == 0,
             _ => true,
         };
         let inside = |size: usize| {
-            let groups = replicas * tensor * context / size;
+            let groups = all / size;
             (0..groups).all(|group| self.share_node(start + group * size, start + (group + 1) * size - 1))
         };
         let allowed = self.settings.tensor.allows(tensor)
@@ -204,7 +255,6 @@ impl<'a> Search<'a> {
             .cluster
             .nodes
             .is_some_and(|nodes| together > nodes.devices);
-        let all = tensor * context * replicas;
         let larger_than_node = |size: usize| {
             self.instance
                 .cluster
@@ -232,7 +282,7 @@ impl<'a> Search<'a> {
 
     /// What replicas exchange of a layer in a forward and in a backward pass, in ns: all but a device's own part, weights before each and gradients
     /// behind the latter.
-    fn exchanged_ns(&self, at: usize, mode: &LayerMode, run: Run) -> [f64; 2] {
+    pub(super) fn exchanged_ns(&self, at: usize, mode: &LayerMode, run: Run) -> [f64; 2] {
         let settings = self.settings;
         if !self.exchanges_each_time()
             || settings.mode == Mode::Inference
@@ -244,10 +294,10 @@ impl<'a> Search<'a> {
             .experts
             .filter(|_| run.expert > 1 && !self.instance.network.layers[at].frozen);
         let of_experts = own.map_or(0.0, |experts| experts.parameter_bytes as f64);
-        let [d, e] = [(run.replicas * run.context) as f64, run.expert as f64];
+        let [d, e] = [run.copies() as f64, run.expert as f64];
         let of_all = (mode.gradient_bytes as f64 - of_experts) * (d - 1.0) / d;
         let bytes = of_all + of_experts / e * (d / e - 1.0) / (d / e);
-        let link = self.group_link(run, run.tensor * run.replicas * run.context);
+        let link = self.group_link(run, run.tensor * run.copies());
         let once = bytes / link.bandwidth_bytes_per_s * 1e9;
         let once = if self.of_iterations { once.round() } else { once };
         match settings.optimizer_sharding {
@@ -257,13 +307,14 @@ impl<'a> Search<'a> {
     }
 
     /// What a device hands round of keys and values of a layer in a forward and in a backward pass, in ns.
-    fn handed_ns(&self, at: usize, mode: &LayerMode, run: Run) -> [f64; 2] {
+    pub(super) fn handed_ns(&self, at: usize, mode: &LayerMode, run: Run) -> [f64; 2] {
         let Some(of) = self.instance.network.micro_batch else {
             return [0.0; 2];
         };
         let c = run.context as f64;
         let link = self.group_link(run, run.tensor * run.context);
-        let once = (c - 1.0) / c * of.tokens * mode.cache.token_bytes as f64;
+        let tokens = of.tokens / run.group as f64;
+        let once = (c - 1.0) / c * tokens * mode.cache.token_bytes as f64;
         let once = once / link.bandwidth_bytes_per_s * 1e9;
         let once = if self.of_iterations { once.round() } else { once };
         let returns = super::is_behind_trained(&self.instance.network, at);
@@ -276,7 +327,7 @@ impl<'a> Search<'a> {
     /// Bytes of a layer that are whole while it runs, beside its workspace.
     pub(super) fn workspace(&self, at: usize, mode: &LayerMode, run: Run) -> f64 {
         let own = (mode.workspace_bytes as f64 / run.context as f64).ceil();
-        if run.replicas * run.context == 1 || self.instance.network.layers[at].frozen {
+        if run.copies() == 1 || self.instance.network.layers[at].frozen {
             return own;
         }
         let [weight, gradient, _] = self.per_byte();
@@ -362,26 +413,25 @@ impl<'a> Search<'a> {
                 _ => (replicas + behind).div_ceil(replicas).min(all),
             };
             behind += replicas;
-            let layers: Vec<usize> = (0..self.stage_of.len())
-                .filter(|&layer| self.stage_of[layer] == k)
-                .collect();
-            let Some((work_ns, gradients)) = self.work_ns(&layers, run, in_flight) else {
+            let Some(held) = self.held(k, runs) else {
                 return f64::INFINITY;
             };
-            let [received_ns, sent_ns] = [0, 1].map(|way| -> f64 {
-                let tensors = self.instance.network.tensors.iter();
-                let links = tensors.map(|tensor| self.on_links(tensor, k, runs));
-                links.map(|moved| moved[0][way] + moved[1][way]).sum()
-            });
+            let Some((work_ns, gradients)) = self.work_ns(&held, run, in_flight) else {
+                return f64::INFINITY;
+            };
+            let links = self.links(k, &held, runs);
+            let [received_ns, sent_ns] = [0, 1].map(|way| links[0][way] + links[1][way]);
             let busy_ns = match self.settings.communication.has_links() {
                 true => work_ns.max(received_ns).max(sent_ns),
                 false => work_ns + received_ns + sent_ns,
             };
             let all = self.updates_every(run);
-            let of_experts = self.expert_gradients(&layers, run);
+            let of_experts = self.expert_gradients(&held.trained, run);
             let rings_ns = self.rings_ns(run, gradients - of_experts, of_experts);
-            let copies_ns = self.copies_of_states_ns(self.states_at_host(&layers, run, false), run);
-            let ring_ns = rings_ns.into_iter().sum::<f64>() + (self.sums_ns(k, runs) + copies_ns) / all;
+            let copies_ns = self.copies_of_states_ns(self.states_at_host(&held.trained, run, false), run);
+            let ring_ns = rings_ns.into_iter().sum::<f64>()
+                + (self.sums_ns(k, runs) + copies_ns) / all
+                + self.borne_ns(held.weights_ns);
             longest = longest.max(busy_ns / run.replicas as f64 + ring_ns);
             once += busy_ns + ring_ns;
         }
@@ -396,10 +446,6 @@ impl<'a> Search<'a> {
     fn iteration_ns(&self, runs: &[Run]) -> f64 {
         let micro_batches = self.settings.micro_batches.unwrap() as usize;
         let trains = self.settings.mode == Mode::Training;
-        let runs_somehow = |(layer, &k): (usize, &usize)| !self.modes(layer, runs[k]).is_empty();
-        if !self.stage_of.iter().enumerate().all(runs_somehow) {
-            return f64::INFINITY;
-        }
         let mut choices = Vec::new();
         let mut behind = 0;
         for (k, &run) in runs.iter().enumerate().rev() {
@@ -411,17 +457,20 @@ impl<'a> Search<'a> {
                 _ => (replicas + behind).div_ceil(replicas).min(all),
             };
             behind += replicas;
-            let moved = self.instance.network.tensors.iter();
-            let moved = moved.map(|tensor| self.moved_by_pass(tensor, k, runs));
-            let moved = moved.fold([0.0, 0.0], |sum, ns| [sum[0] + ns[0], sum[1] + ns[1]]);
-            let has_links = self.settings.communication.has_links();
-            let waited = if has_links { [0.0; 2] } else { moved };
-            let layers: Vec<usize> = (0..self.stage_of.len())
-                .filter(|&layer| self.stage_of[layer] == k)
-                .collect();
+            let Some(held) = self
+                .held(k, runs)
+                .filter(|held| self.run_somehow(&held.whole, run))
+            else {
+                return f64::INFINITY;
+            };
+            let waited = match self.settings.communication.has_links() {
+                true => [0.0; 2],
+                false => self.links(k, &held, runs).map(|[received, sent]| received + sent),
+            };
             let sums_ns = (self.sums_ns(k, runs) - 1e-6).ceil().max(0.0);
-            let mut ways = self.works_by_pass(&layers, run, in_flight, waited);
-            ways.iter_mut().for_each(|way| way.times[2] += sums_ns);
+            let mut ways = self.works_by_pass(&held, run, in_flight, waited);
+            ways.iter_mut()
+                .for_each(|way| way.times[2] += sums_ns + held.weights_ns);
             choices.push(ways);
         }
         choices.reverse();
@@ -463,19 +512,20 @@ impl<'a> Search<'a> {
         best_ns
     }
 
+    /// Whether layers have modes for a stage.
+    fn run_somehow(&self, layers: &[usize], run: Run) -> bool {
+        layers.iter().all(|&layer| !self.modes(layer, run).is_empty())
+    }
+
     /// The time of an iteration whose transfers run on links of their own, with as many micro-batches in flight as hide them where all stages have
     /// memory for these.
     fn with_links_ns(&self, runs: &[Run], ways: &[&RunWay]) -> u64 {
         let stages = ways.iter().zip(runs).enumerate().map(|(k, (way, run))| {
-            let tensors = self.instance.network.tensors.iter();
-            let links: Vec<[[f64; 2]; 2]> = tensors.map(|tensor| self.on_links(tensor, k, runs)).collect();
-            let phase = |pass: usize| {
-                let moved = |way: usize| links.iter().map(|moved| moved[pass][way]).sum::<f64>() as u64;
-                PhaseTimes {
-                    in_ns: moved(0),
-                    work_ns: way.times[pass] as u64,
-                    out_ns: moved(1),
-                }
+            let links = self.links(k, &self.held(k, runs).unwrap(), runs);
+            let phase = |pass: usize| PhaseTimes {
+                in_ns: links[pass][0] as u64,
+                work_ns: way.times[pass] as u64,
+                out_ns: links[pass][1] as u64,
             };
             StageTimes {
                 forward: phase(0),
@@ -501,17 +551,22 @@ impl<'a> Search<'a> {
     }
 
     /// Forward and backward time and ring of every way to run a stage that fits, in whole ns.
-    fn works_by_pass(&self, layers: &[usize], run: Run, in_flight: u64, moved: [f64; 2]) -> Vec<RunWay> {
+    fn works_by_pass(&self, held: &Held, run: Run, in_flight: u64, moved: [f64; 2]) -> Vec<RunWay> {
+        let layers = &held.whole;
         let choices: Vec<Vec<LayerMode>> = layers.iter().map(|&layer| self.modes(layer, run)).collect();
         let count = choices.iter().map(Vec::len).product::<usize>();
         let mut ways: Vec<RunWay> = Vec::new();
         for mut code in 0..count {
-            let [mut forward, mut backward] = moved;
+            let [mut forward, mut backward] = [0, 1].map(|pass| moved[pass] + held.times[pass]);
             let mut names = Vec::new();
             let mut at_host = 0;
             let [kept_twice, gradients_twice, shared_twice] = self.counted_twice(layers, run);
-            let (mut bytes, mut shared_bytes, mut workspace, mut gradients) =
-                (-kept_twice, -shared_twice, 0.0, -gradients_twice);
+            let (mut bytes, mut shared_bytes, mut workspace, mut gradients) = (
+                held.bytes - kept_twice,
+                held.shared_bytes - shared_twice,
+                held.workspace,
+                held.gradients - gradients_twice,
+            );
             for (at, choices) in choices.iter().enumerate() {
                 let mode = &choices[code % choices.len()];
                 code /= choices.len();
@@ -526,13 +581,13 @@ impl<'a> Search<'a> {
                 shared_bytes += shared;
                 workspace = self.workspace(layers[at], mode, run).max(workspace);
             }
-            let part_bytes = (shared_bytes / (run.replicas * run.context) as f64).ceil();
+            let part_bytes = (shared_bytes / run.copies() as f64).ceil();
             let bytes = bytes + part_bytes + workspace;
-            let states = self.states_at_host(layers, run, false);
+            let states = self.states_at_host(&held.trained, run, false);
             if self.fits(run.kind, bytes) && self.fits_host(run, at_host, states) {
                 let micro_batches = self.settings.micro_batches.unwrap() as f64;
                 // In a micro-batch's part of it nothing else is rounded.
-                let of_experts = self.expert_gradients(layers, run);
+                let of_experts = self.expert_gradients(&held.trained, run);
                 let rings = self.rings_ns(run, gradients - of_experts, of_experts);
                 let whole = |ns: f64| (ns * micro_batches - 1e-6).ceil().max(0.0);
                 let ring = rings.into_iter().map(whole).sum::<f64>() + self.copies_of_states_ns(states, run);
@@ -557,7 +612,7 @@ impl<'a> Search<'a> {
     /// What of the backward time of a layer in a mode is gradients of weights, in whole ns.
     pub(super) fn weight_of_mode(&self, mode: &LayerMode, run: Run) -> f64 {
         let ns = mode.times[run.kind].unwrap().weight_ns as f64;
-        let part = (ns / (self.rates(run.kind)[1] * run.context as f64)).round();
+        let part = (ns / (self.rates(run.kind)[1] * run.parts() as f64)).round();
         (part * self.load(mode, run)).round()
     }
 
@@ -569,7 +624,7 @@ impl<'a> Search<'a> {
         let rates = self.rates(run.kind);
         let own = [times.forward_ns, if trains { times.backward_ns } else { 0 }];
         let longer = self.load(mode, run);
-        let part = |pass: usize| own[pass] as f64 / (rates[pass] * run.context as f64);
+        let part = |pass: usize| own[pass] as f64 / (rates[pass] * run.parts() as f64);
         let copied = self.copied_ns(mode, run);
         let own = [0, 1].map(|pass| (part(pass).round() * longer).round() + copied[pass]);
         let [gathered, exchanged] = self.exchanged_ns(at, mode, run);
@@ -600,25 +655,31 @@ impl<'a> Search<'a> {
         super::is_behind_trained(&self.instance.network, tensor.producer)
     }
 
-    /// What a stage pays for a tensor in forward and in backward propagation.
-    fn moved_by_pass(&self, tensor: &Tensor, stage: usize, runs: &[Run]) -> [f64; 2] {
-        let ns = self.moved_ns(tensor, stage, runs);
-        let is_explicit = self.instance.network.layers.iter().any(|layer| layer.backward);
-        match (self.settings.mode, is_explicit) {
-            (Mode::Training, false) if self.returns(tensor) => [ns / 2.0; 2],
-            (Mode::Training, true) if self.instance.network.layers[tensor.producer].backward => [0.0, ns],
-            _ => [ns, 0.0],
+    /// What a stage's links receive and send in forward and in backward propagation.
+    fn links(&self, stage: usize, held: &Held, runs: &[Run]) -> [[f64; 2]; 2] {
+        let mut moved = [held.stash_ns, [0.0; 2]];
+        for tensor in &self.instance.network.tensors {
+            let own = self.on_links(tensor, stage, runs);
+            (0..4).for_each(|at| moved[at / 2][at % 2] += own[at / 2][at % 2]);
         }
+        moved
     }
 
     /// What a stage's links receive and send of a tensor in forward and in backward propagation.
     fn on_links(&self, tensor: &Tensor, stage: usize, runs: &[Run]) -> [[f64; 2]; 2] {
-        let [there, back] = self.moved_by_pass(tensor, stage, runs);
+        let layers = &self.instance.network.layers;
+        let trains = self.settings.mode == Mode::Training;
+        let is_explicit = layers.iter().any(|layer| layer.backward);
+        let mut moved = [[0.0; 2]; 2];
+        let pass = usize::from(trains && layers[tensor.producer].backward);
         let leaves = stage == self.stage_of[tensor.producer];
-        // A gradient goes the other way; a tensor of backward operators goes the way it says.
-        let returns = !self.instance.network.layers[tensor.producer].backward;
-        let way = |ns: f64, leaves: bool| if leaves { [0.0, ns] } else { [ns, 0.0] };
-        [way(there, leaves), way(back, leaves != returns)]
+        moved[pass][usize::from(leaves)] = self.moved_ns(tensor, &self.stage_of, stage, runs);
+        // A gradient goes the other way, between backward passes; a tensor of backward operators goes the way it says.
+        if trains && !is_explicit && self.returns(tensor) {
+            let enters = stage == self.back_of[tensor.producer];
+            moved[1][usize::from(!enters)] = self.moved_ns(tensor, &self.back_of, stage, runs);
+        }
+        moved
     }
 
     /// The modes of a layer at the degree of a stage, on its devices, that the options allow.
@@ -647,15 +708,20 @@ impl<'a> Search<'a> {
     }
 
     /// The least work of a stage that fits, and the bytes of its gradients.
-    fn work_ns(&self, layers: &[usize], run: Run, in_flight: u64) -> Option<(f64, f64)> {
+    fn work_ns(&self, held: &Held, run: Run, in_flight: u64) -> Option<(f64, f64)> {
+        let layers = &held.whole;
         let choices: Vec<Vec<LayerMode>> = layers.iter().map(|&layer| self.modes(layer, run)).collect();
         let count = choices.iter().map(Vec::len).product::<usize>();
         let mut best: Option<(f64, f64)> = None;
         for mut code in 0..count {
             let [kept_twice, gradients_twice, shared_twice] = self.counted_twice(layers, run);
-            let mut sums = [0.0, -kept_twice, -gradients_twice];
-            let mut shared_bytes = -shared_twice;
-            let mut workspace = 0.0;
+            let mut sums = [
+                held.times[0] + held.times[1],
+                held.bytes - kept_twice,
+                held.gradients - gradients_twice,
+            ];
+            let mut shared_bytes = held.shared_bytes - shared_twice;
+            let mut workspace = held.workspace;
             let mut at_host = 0;
             for (at, choices) in choices.iter().enumerate() {
                 let mode = &choices[code % choices.len()];
@@ -666,9 +732,9 @@ impl<'a> Search<'a> {
                 (0..3).for_each(|at| sums[at] += add[at]);
                 workspace = self.workspace(layers[at], mode, run).max(workspace);
             }
-            let part_bytes = (shared_bytes / (run.replicas * run.context) as f64).ceil();
+            let part_bytes = (shared_bytes / run.copies() as f64).ceil();
             let bytes = sums[1] + part_bytes + workspace;
-            let states = self.states_at_host(layers, run, false);
+            let states = self.states_at_host(&held.trained, run, false);
             let fits = self.fits(run.kind, bytes) && self.fits_host(run, at_host, states);
             if fits && best.is_none_or(|(least, _)| sums[0] < least) {
                 best = Some((sums[0], sums[2]));
@@ -678,7 +744,7 @@ impl<'a> Search<'a> {
     }
 
     /// How fast a device of a kind runs forward and backward passes.
-    fn rates(&self, kind: usize) -> [f64; 2] {
+    pub(super) fn rates(&self, kind: usize) -> [f64; 2] {
         let resources = &self.instance.cluster.kinds[kind].resources;
         match resources.as_slice() {
             [] => [1.0; 2],
@@ -722,10 +788,10 @@ impl<'a> Search<'a> {
         let times = mode.times[run.kind].unwrap();
         let rates = self.rates(run.kind);
         let longer = self.load(mode, run);
-        let context = run.context as f64;
+        let parts = run.parts() as f64;
         let at_rate = |ns: u64, rate: f64| match self.of_iterations {
-            true => ((ns as f64 / (rate * context)).round() * longer).round(),
-            false => ns as f64 / (rate * context) * longer,
+            true => ((ns as f64 / (rate * parts)).round() * longer).round(),
+            false => ns as f64 / (rate * parts) * longer,
         };
         let trains = self.settings.mode == Mode::Training;
         let collective_ns = self.reduced_ns(mode, run);
@@ -754,7 +820,7 @@ impl<'a> Search<'a> {
     }
 
     /// How much longer work takes where one device has more tokens for its experts than others.
-    fn load(&self, mode: &LayerMode, run: Run) -> f64 {
+    pub(super) fn load(&self, mode: &LayerMode, run: Run) -> f64 {
         let share = mode
             .experts
             .filter(|_| run.expert > 1)
@@ -763,15 +829,15 @@ impl<'a> Search<'a> {
     }
 
     /// What the tensor group reduces and what goes to experts elsewhere and back, in ns.
-    fn reduced_ns(&self, mode: &LayerMode, run: Run) -> f64 {
+    pub(super) fn reduced_ns(&self, mode: &LayerMode, run: Run) -> f64 {
         let counted = |ns: f64| if self.of_iterations { ns.round() } else { ns };
         let group = mode.tensor as f64;
-        let around = 2.0 * (group - 1.0) / group * mode.collective_bytes as f64 / run.context as f64;
+        let around = 2.0 * (group - 1.0) / group * mode.collective_bytes as f64 / run.parts() as f64;
         let group_ns = counted(around / self.group_link(run, run.tensor).bandwidth_bytes_per_s * 1e9);
         let link = self.group_link(run, run.tensor * run.expert);
         let expert = run.expert as f64;
         let routed = mode.experts.map_or(0, |experts| experts.routed_bytes) as f64;
-        let away = routed / run.context as f64 * self.settings.expert_load * (expert - 1.0) / expert;
+        let away = routed / run.parts() as f64 * self.settings.expert_load * (expert - 1.0) / expert;
         group_ns + counted(away / link.bandwidth_bytes_per_s * 1e9)
     }
 
@@ -801,7 +867,7 @@ impl<'a> Search<'a> {
 
     /// The exchange of a stage's gradients, as far as a micro-batch bears it, in ns: of what all replicas have, and of experts by those that have the same.
     pub(super) fn rings_ns(&self, run: Run, gradients: f64, of_experts: f64) -> [f64; 2] {
-        let members = run.replicas * run.context;
+        let members = run.copies();
         let among = |replicas: usize| Run { replicas, ..run };
         let (copies, same) = (among(members), among(members / run.expert));
         let of_experts = of_experts / run.expert as f64;
@@ -871,14 +937,14 @@ impl<'a> Search<'a> {
         sum
     }
 
-    /// What a stage pays for a tensor: to send it as far as the last stage that reads it, or to receive it.
-    fn moved_ns(&self, tensor: &Tensor, stage: usize, runs: &[Run]) -> f64 {
-        let home = self.stage_of[tensor.producer];
+    /// What a stage pays for a tensor one way between layers on these stages: to send it as far as the last stage that reads it, or to receive it.
+    fn moved_ns(&self, tensor: &Tensor, stage_of: &[usize], stage: usize, runs: &[Run]) -> f64 {
+        let home = stage_of[tensor.producer];
         let away: Vec<usize> = tensor
             .consumers
             .iter()
             .copied()
-            .filter(|&to| self.stage_of[to] != home)
+            .filter(|&to| stage_of[to] != home)
             .collect();
         if !self.settings.communication.takes_time() || away.is_empty() {
             return 0.0;
@@ -902,13 +968,13 @@ impl<'a> Search<'a> {
         let (end, beside) = if stage == home {
             let own = mode(tensor.producer, home);
             let beside = away.iter().map(|&to| named(&own.output_bytes, to)).max();
-            let stages = away.iter().map(|&to| self.stage_of[to]);
+            let stages = away.iter().map(|&to| stage_of[to]);
             (
                 stages.max_by_key(|&stage| distance(stage)).unwrap(),
                 beside.unwrap(),
             )
         } else {
-            let here = away.iter().filter(|&&to| self.stage_of[to] == stage);
+            let here = away.iter().filter(|&&to| stage_of[to] == stage);
             let Some(beside) = here
                 .map(|&to| named(&mode(to, stage).input_bytes, tensor.producer))
                 .max()
@@ -919,14 +985,8 @@ impl<'a> Search<'a> {
         };
         let [one, other] = ends(end);
         let link = self.link(one, other);
-        let is_explicit = self.instance.network.layers.iter().any(|layer| layer.backward);
-        let ways = if self.settings.mode == Mode::Training && !is_explicit && self.returns(tensor) {
-            2.0
-        } else {
-            1.0
-        };
         let ns = |bytes: u64| bytes as f64 / link.bandwidth_bytes_per_s * 1e9;
-        let once = match tensor.size {
+        match tensor.size {
             Size::Bytes(bytes) if bytes + beside == 0 => 0.0,
             Size::Bytes(bytes) if self.of_iterations => {
                 (ns(bytes) + link.latency_ns as f64).round() + ns(beside).round()
@@ -934,8 +994,7 @@ impl<'a> Search<'a> {
             Size::Bytes(bytes) => ns(bytes + beside) + link.latency_ns as f64,
             Size::TransferNs(given_ns) => given_ns as f64 + ns(beside),
             other => unreachable!("{other:?}"),
-        };
-        ways * once
+        }
     }
 
     pub(super) fn ring_ns(&self, (run, members): (Run, Run), gradient_bytes: f64) -> f64 {

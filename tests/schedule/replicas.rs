@@ -24,6 +24,7 @@ fn plan(stages: &[Stage]) -> Plan {
                 tensor: 1,
                 expert: 1,
                 context: 1,
+                group: 1,
                 replicas: of.replicas,
                 recomputed: BTreeMap::new(),
                 optimizer_offload: false,

@@ -239,6 +239,8 @@ struct Degrees {
     /// How many replicas share out experts, and how many devices the sequence.
     expert: usize,
     context: usize,
+    /// How many members of a replica share out every micro-batch.
+    group: usize,
     virtual_stages: usize,
     micro_batch: u32,
 }
@@ -253,6 +255,7 @@ impl Degrees {
             replicas: mode.map_or(1, |mode| mode.replicas),
             expert: mode.map_or(1, |mode| mode.expert),
             context: mode.map_or(1, |mode| mode.context),
+            group: mode.map_or(1, |mode| mode.group),
             virtual_stages,
             micro_batch,
         }
@@ -330,8 +333,14 @@ fn devices(plan: &Plan) -> usize {
 fn degrees(plan: &Plan, micro_batch: u32) -> String {
     let chosen = Degrees::of(plan, micro_batch);
     let alike = |mode: &PlanMode| {
-        let own = [mode.tensor, mode.replicas, mode.expert, mode.context];
-        own == [chosen.tensor, chosen.replicas, chosen.expert, chosen.context]
+        let own = [mode.tensor, mode.replicas, mode.expert, mode.context, mode.group];
+        own == [
+            chosen.tensor,
+            chosen.replicas,
+            chosen.expert,
+            chosen.context,
+            chosen.group,
+        ]
     };
     let is_alike = plan
         .stages
@@ -345,7 +354,11 @@ fn degrees(plan: &Plan, micro_batch: u32) -> String {
         ],
         false => modes::modes(plan).into_iter().collect(),
     };
-    let degrees = [("expert", chosen.expert), ("context", chosen.context)];
+    let degrees = [
+        ("expert", chosen.expert),
+        ("context", chosen.context),
+        ("groups of", chosen.group),
+    ];
     let further = degrees.iter().filter(|(_, degree)| is_alike && *degree > 1);
     words.extend(further.map(|(name, degree)| format!("{name} {degree}")));
     if chosen.virtual_stages > 1 {

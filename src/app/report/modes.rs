@@ -44,6 +44,9 @@ fn in_words(mode: &PlanMode) -> String {
     if mode.replicas > 1 {
         words.push(count(mode.replicas, "replica"));
     }
+    if mode.group > 1 {
+        words.push(format!("groups of {}", mode.group));
+    }
     if mode.context > 1 {
         words.push(format!("context degree {}", mode.context));
     }
@@ -194,14 +197,14 @@ fn of_stage(instance: &Instance, stage: &PlanStage) -> (f64, u64) {
             ns += time_ns(&again)
                 .unwrap_or(0)
                 .saturating_sub(time_ns(&kept).unwrap_or(0));
-            let less = kept.stash_bytes.saturating_sub(again.stash_bytes);
+            let [kept, again] = [kept, again].map(|of| of.stash_bytes.div_ceil(mode.context.max(1) as u64));
+            let less = kept.saturating_sub(again);
             saved_bytes += stage.in_flight.unwrap_or(0) * less;
         }
     }
-    (
-        crate::model::units::ns_to_ms(ns) / mode.replicas as f64,
-        saved_bytes,
-    )
+    let parts = [mode.replicas, mode.context, mode.group].map(|degree| degree as f64);
+    let ms = crate::model::units::ns_to_ms(ns) / parts.into_iter().product::<f64>();
+    (ms, saved_bytes)
 }
 
 /// A layer's modes at a degree: the one that keeps everything, and that of the name.

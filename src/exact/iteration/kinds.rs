@@ -106,7 +106,8 @@ impl<'a> KindFamily<'a> {
             list: self.list.clone(),
             pipeline,
             apart,
-            has_one_forward: items.all(|item| item.layers.iter().all(has_one_forward)),
+            has_one_forward: items.all(|item| item.layers.iter().all(has_one_forward))
+                && self.modes.together().all(has_one_forward),
             alike: alike(self.modes),
             known: Mutex::default(),
         })
@@ -218,6 +219,10 @@ impl StageOptions for Kinds<'_> {
         self.has_one_forward
     }
 
+    fn memory_is_joint(&self) -> bool {
+        self.modes.memory_is_joint()
+    }
+
     fn stock(&self) -> Stock {
         if self.is_one() {
             return Stock::of_line(&self.pipeline);
@@ -305,9 +310,11 @@ impl StageOptions for Kinds<'_> {
 
 /// For every item, the first that takes and holds the same in every mode, so that stages of either are run in the same ways.
 fn alike(modes: &Modes) -> Vec<usize> {
-    // What depends on which block a layer is of, or on tables that others share, is its own.
+    // What depends on which block a layer is of, on tables that others share, or on where its other pass is, is its own.
     let is_own = |item: usize| {
-        matches!(modes.knapsack, Knapsack::FirstBlocks(_)) || modes.copies_of(item).next().is_some()
+        matches!(modes.knapsack, Knapsack::FirstBlocks(_))
+            || modes.copies_of(item).next().is_some()
+            || modes.has_other_pass(item)
     };
     let mut firsts: Vec<usize> = Vec::new();
     let of_item = |item: usize| {
@@ -441,6 +448,7 @@ pub(super) fn transfer_at(of: &ModalTransfer, ns: u64) -> Transfer {
         Passes::Forward => [ns, 0, 0],
         Passes::Backward => [0, ns, 0],
         Passes::Both => [ns - ns / 2, 0, ns / 2],
+        Passes::Gradient => [0, 0, ns],
     };
     Transfer {
         producer: of.producer,

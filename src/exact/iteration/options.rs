@@ -83,6 +83,11 @@ pub(super) trait StageOptions: Send + Sync {
         true
     }
 
+    /// Whether plans may have no memory for what stages say that they hold by themselves: then others of the same stages may have it.
+    fn memory_is_joint(&self) -> bool {
+        false
+    }
+
     /// How many units a node has and the same pipeline with what transfers take between nodes, where that is known: stages take units in turn then.
     fn between_nodes(&self) -> Option<(u32, &Problem)> {
         None

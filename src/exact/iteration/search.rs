@@ -8,7 +8,7 @@ use super::options::{Left, StageOptions};
 use super::prefix::{Prefix, PrefixStage};
 use super::relaxation::{First, Relaxation};
 use super::simple::is_alternating;
-use crate::exact::incumbent::Incumbent;
+use crate::exact::incumbent::{Incumbent, feasible_ns};
 use crate::problem::Assignment;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::plan::StoppedBy;
@@ -181,8 +181,8 @@ impl<'a> PlanSearch<'a> {
             }
         }
         if node.first.ideal as usize == self.relaxation.all() {
-            self.offer(&self.stages(at), incumbent);
-            if !self.options.is_complete() {
+            let is_told = self.offer(&self.stages(at), incumbent);
+            if !(is_told && self.options.is_complete()) {
                 self.open_ns = self.open_ns.min(node.bound_ns);
             }
             return;
@@ -261,11 +261,16 @@ impl<'a> PlanSearch<'a> {
     }
 
     /// Offers the plan of these stages.
-    fn offer(&self, stages: &[(u32, u32)], incumbent: &mut Incumbent) {
+    ///
+    /// Says whether no other plan of the same stages has the memory that this one lacks.
+    fn offer(&self, stages: &[(u32, u32)], incumbent: &mut Incumbent) -> bool {
         let tags: Vec<u32> = stages.iter().map(|stage| stage.1).collect();
-        if let Some(plan) = self.options.plan(self.assignment(stages), &tags) {
-            incumbent.offer(plan);
-        }
+        let Some(plan) = self.options.plan(self.assignment(stages), &tags) else {
+            return true;
+        };
+        let is_told = !self.options.memory_is_joint() || feasible_ns(incumbent.problem, &plan).is_some();
+        incumbent.offer(plan);
+        is_told
     }
 
     /// The assignment whose stages end with these ideals.

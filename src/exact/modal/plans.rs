@@ -23,9 +23,7 @@ pub(in crate::exact) fn plan_of(
         let room = modes.room(items, mode)?;
         let layers = modes.layers_of(items, mode.degree)?;
         let ways = modes.knapsack.within(&layers, in_flight, room)?.ways;
-        for (layer, way) in layers.iter().zip(ways) {
-            chosen.layers[layer.layer] = layer.ways[way].mode;
-        }
+        Modes::note_ways(&layers, &ways, &mut chosen.layers);
         items.iter().for_each(|&item| assignment[item] = k);
         behind += mode.replicas;
     }

@@ -22,8 +22,16 @@ pub(super) struct Stage {
     pub links: Option<Box<[Crossing; 2]>>,
     /// What sums of gradients take over its ends, of tables that others need as well, as far as a micro-batch bears it.
     pub sums: Crossing,
-    /// Least times within memory that are known, by micro-batches in flight and bytes.
-    known: Vec<((u64, Memory), Option<u64>)>,
+    /// Least times within memory that are known: see [`Stage::time_within`].
+    known: Vec<(Asked, Option<u64>)>,
+}
+
+/// What the least time of a stage's layers depends on: micro-batches in flight, and what a device has for them; where passes may lie apart, copies
+/// of the weights, which are shared out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Asked {
+    Within(u64, Memory),
+    Copies(u64, u64),
 }
 
 /// What tensors that cross take of a stage's time, by level of the link, in ticks.
@@ -108,6 +116,7 @@ pub(in crate::exact) fn payment(
 fn on_links(transfer: &ModalTransfer, sends: bool, paid: ByLevel) -> [ByLevel; 2] {
     let back = match transfer.passes {
         Passes::Both => paid.map(|ticks| ticks / 2),
+        Passes::Gradient => paid,
         Passes::Forward | Passes::Backward => [0; LEVELS],
     };
     let there = std::array::from_fn(|level| paid[level] - back[level]);
@@ -124,23 +133,51 @@ impl Stage {
         in_flight: u64,
     ) -> Option<u64> {
         let modes = space.modes;
+        let copies = modes.copies_of_weights(&mode) as u64;
+        if modes.has_passes_apart() {
+            // What a pass holds and may do depends on whether the other one is here, too.
+            return self.known_or(
+                Asked::Copies(in_flight, copies),
+                |items| {
+                    let room = modes.room(items, &mode)?;
+                    let layers = modes.layers_of(items, mode.degree)?;
+                    let ways = modes.knapsack.within(&layers, in_flight, room)?;
+                    Some(ways.time)
+                },
+                |ahead| space.lattice.stage(ahead, behind),
+            );
+        }
         let memory = Memory {
             bytes: modes.memory_bytes(mode.degree),
             host_bytes: modes.host_memory_bytes(mode.degree),
         };
-        let copies = modes.copies_of_weights(&mode) as u64;
         let at_host = modes.at_host_of_device(self.sum.once_bytes, &mode);
         let limit = match self.sum.room(memory, [copies, at_host], in_flight) {
             Room::Choose(limit) => limit,
             Room::Known(time) => return time,
         };
-        let asked = (in_flight, limit);
+        self.known_or(
+            Asked::Within(in_flight, limit),
+            |items| {
+                let layers = modes.layers_of(items, mode.degree)?;
+                let ways = modes.knapsack.within(&layers, in_flight, limit)?;
+                Some(ways.time)
+            },
+            |ahead| space.lattice.stage(ahead, behind),
+        )
+    }
+
+    /// A time that was asked for before, or what is found for the stage's items.
+    fn known_or(
+        &mut self,
+        asked: Asked,
+        find: impl FnOnce(&[usize]) -> Option<u64>,
+        items: impl FnOnce(usize) -> Vec<usize>,
+    ) -> Option<u64> {
         if let Some((_, time)) = self.known.iter().find(|(known, _)| *known == asked) {
             return *time;
         }
-        let layers = modes.layers_of(&space.lattice.stage(self.ahead, behind), mode.degree)?;
-        let ways = modes.knapsack.within(&layers, in_flight, limit);
-        let time = ways.map(|ways| ways.time);
+        let time = find(&items(self.ahead));
         self.known.push((asked, time));
         time
     }
@@ -441,7 +478,7 @@ fn may_keep(modes: &Modes, stage: &Stage, bar: &mut Bar) -> bool {
     let least_bytes = sum.least.with(modes.flight.of(replicas, 0));
     let shared_bytes = sum
         .shared_bytes
-        .div_ceil((replicas * modes.degrees[stage.degree].context) as u64);
+        .div_ceil((replicas * modes.degrees[stage.degree].parts()) as u64);
     let room_bytes = modes.memory_bytes(stage.degree).saturating_add(sum.twice_bytes);
     if sum.missing > 0 || least_bytes + shared_bytes > room_bytes {
         return false;

@@ -359,6 +359,11 @@ pub fn too_large(problem: &Problem, modes: &Modes) -> Result<(), Unsupported> {
     if modes.degrees.iter().any(|degree| degree.expert > 1) {
         return Err("its experts may be shared out, of which a program of modes knows nothing");
     }
+    if modes.degrees.iter().any(|degree| degree.group > 1) {
+        return Err(
+            "members of groups may share out micro-batches, of which a program of modes knows nothing",
+        );
+    }
     if modes.degrees.iter().any(|degree| degree.context > 1) {
         return Err("devices may share out sequences, of which a program of modes knows nothing");
     }
@@ -370,6 +375,9 @@ pub fn too_large(problem: &Problem, modes: &Modes) -> Result<(), Unsupported> {
     }
     if problem.settings.objective == Objective::Formula {
         return Err("it adds up all stages, of which a program of modes knows the busiest alone");
+    }
+    if modes.has_passes_apart() {
+        return Err("passes of a layer may lie apart, of which a program of modes knows nothing");
     }
     if !modes.copies.is_empty() {
         return Err("some of its layers share a table, of whose copies a program of modes knows nothing");

@@ -148,6 +148,13 @@ pub struct LayerMode {
 }
 
 impl LayerMode {
+    /// Bytes of the weights on a device that an update changes: of experts that so many share out its part.
+    pub(crate) fn weights_of(&self, expert: usize) -> u64 {
+        let of_experts = self.experts.map_or(0, |experts| experts.parameter_bytes);
+        let of_experts = of_experts.min(self.parameter_bytes);
+        self.parameter_bytes - of_experts + of_experts.div_ceil(expert as u64)
+    }
+
     /// Whether the backward pass computes something of the forward pass again.
     pub(crate) fn computes_again(&self) -> bool {
         ![recompute::NONE, recompute::OFFLOAD].contains(&self.recompute.as_str())

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeSet;
 
-use super::Settings;
+use super::{Settings, has_groups};
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
 use crate::model::network::Layer;
 use crate::model::options::{
-    Cuts, Degrees, DeviceOrder, Objective, OptimizerOffload, OptimizerSharding, PipelineOptions, Recompute,
-    Schedule, Synchronization,
+    Degrees, DeviceOrder, Groups, Objective, OptimizerOffload, OptimizerSharding, PipelineOptions, Recompute,
+    Schedule, Synchronization, WorkerMode,
 };
 use crate::model::recompute::OFFLOAD;
 use crate::model::setting;
@@ -20,6 +20,36 @@ const MOST_TICKS: u64 = 10_000;
 
 /// The most that an expert's device may be busier than an even load: far above any.
 const MOST_LOAD: f64 = 1e6;
+
+/// How devices work on stages.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Staffing {
+    /// Whether they share work in ways that modes know nothing of: both phases at once, groups that are listed, or of several kinds.
+    pub mixes: bool,
+    /// Whether they may differ.
+    pub differ: bool,
+    /// Whether those of one kind form groups, which stages in modes may have, too.
+    pub forms: bool,
+}
+
+impl Staffing {
+    /// Those of some kinds.
+    pub(super) fn new(instance: &Instance, kinds: &[usize], (worker, groups): (WorkerMode, Groups)) -> Self {
+        let is_concurrent = worker == WorkerMode::Concurrent;
+        let forms = groups == Groups::Assign && kinds.len() == 1 && !is_concurrent;
+        let has_resources = |&kind: &usize| !instance.cluster.kinds[kind].resources.is_empty();
+        Self {
+            mixes: is_concurrent || (has_groups(instance, groups) && !forms),
+            differ: kinds.len() > 1 || kinds.iter().any(has_resources),
+            forms,
+        }
+    }
+
+    /// Whether workers are told apart that are no stages in modes.
+    pub(super) fn is_heterogeneous(self, modal: bool) -> bool {
+        self.mixes || (!modal && (self.differ || self.forms))
+    }
+}
 
 /// What is asked of modes.
 pub(super) struct Asked {
@@ -36,8 +66,9 @@ pub(super) struct Asked {
 }
 
 impl Asked {
-    /// What options ask for, on workers that `share` their work or each have a stage to themselves, and that may `differ`.
-    pub(super) fn new(options: &PipelineOptions, instance: &Instance, [share, differ]: [bool; 2]) -> Self {
+    /// What options ask for, of devices that work on stages so.
+    pub(super) fn new(options: &PipelineOptions, instance: &Instance, staffing: Staffing) -> Self {
+        let Staffing { mixes, differ, forms } = staffing;
         let one = || Degrees::one(1);
         let asked = Self {
             tensor: options.tensor.clone().unwrap_or_else(one),
@@ -57,16 +88,17 @@ impl Asked {
         ];
         // Chunks of devices that differ are chunks of modes.
         let has_rounds = !asked.rounds.is_one();
-        let needs_modes =
-            instance.cluster.unlike_links().is_some() || confines(options, differ) || (differ && has_rounds);
+        let needs_modes = instance.cluster.unlike_links().is_some()
+            || confines(options, differ)
+            || ((differ || forms) && has_rounds);
         let offload = options.optimizer_offload.unwrap_or(OptimizerOffload::None);
         let modal = are_chosen(degrees, &asked.recompute)
             || offload != OptimizerOffload::None
-            || (needs_modes && !share)
+            || (needs_modes && !mixes)
             || are_only_in_modes(instance);
         let as_target = modal && options.target.is_some();
         // A device has one degree for all its chunks, and all devices the same.
-        let has_chunks = has_rounds && !degrees.into_iter().all(Degrees::is_one);
+        let has_chunks = has_rounds && (forms || !degrees.into_iter().all(Degrees::is_one));
         Self {
             modal,
             uniform: options.uniform.unwrap_or(has_chunks) || as_target,
@@ -149,24 +181,15 @@ impl Settings {
                 faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
             }
         };
-        refuse(
-            self.heterogeneous,
-            setting::DEVICE_KINDS,
-            "groups, or workers that run both phases at once".into(),
-            "devices that are each alone and sequential",
-        );
+        let mixed = self.mixed();
+        let (at, found, expected) = mixed.unwrap_or((setting::GROUPS, "", ""));
+        refuse(mixed.is_some(), at, found.into(), expected);
         let pays = |&kind: &usize| instance.cluster.kinds[kind].pays_communication;
         refuse(
             self.kinds.iter().any(pays) && !self.kinds.iter().all(pays) && self.communication.takes_time(),
             setting::DEVICE_KINDS,
             "kinds that pay for transfers, and others that do not,".into(),
             "kinds that all pay, or transfers that take no time",
-        );
-        refuse(
-            self.cuts == Cuts::Separate,
-            setting::CUTS,
-            "`separate`".into(),
-            "`tied`",
         );
         refuse(
             self.objective == Objective::Formula && self.schedule.is_all_forward_first(),
@@ -202,7 +225,34 @@ impl Settings {
         faults.extend(self.offload_faults(instance));
         faults.extend(self.unknown_iterations().into_iter().chain(self.unkept_fault()));
         faults.extend(self.gathering_fault());
+        if self.forms_groups_in_modes() && !self.heterogeneous {
+            let kinds = self.kinds.iter().map(|&kind| &instance.cluster.kinds[kind]);
+            let uncounted = kinds.filter(|kind| self.devices.or(kind.count).is_none());
+            faults.extend(uncounted.map(|kind| uncounted_fault(&kind.name)));
+        }
         faults
+    }
+
+    /// Devices that share work in ways that modes know nothing of: where that is asked, what it is, and what would be known.
+    fn mixed(&self) -> Option<(Setting, &'static str, &'static str)> {
+        match (self.worker, self.groups) {
+            _ if !self.heterogeneous => None,
+            (WorkerMode::Concurrent, _) => Some((
+                setting::WORKER,
+                "workers that run both phases at once",
+                "sequential ones: shares of a device are those of its own work, and say nothing of what groups move",
+            )),
+            (_, Groups::Assign) => Some((
+                setting::GROUPS,
+                "groups of devices of several kinds",
+                "devices of one kind: how others would share out a micro-batch depends on the mode of every layer",
+            )),
+            (_, Groups::Given) => Some((
+                setting::GROUPS,
+                "groups that the cluster lists",
+                "none, or `assign` of devices of one kind",
+            )),
+        }
     }
 
     /// Gradients that are to gather over an iteration where there is none.
@@ -221,10 +271,14 @@ impl Settings {
 
     /// What is exchanged or copied once in an iteration of which nothing is said.
     fn unknown_iterations(&self) -> Option<Fault> {
-        let is_copied = !self.replicas.is_one() || !self.context_parallel.is_one();
+        let is_copied =
+            !self.replicas.is_one() || !self.context_parallel.is_one() || self.forms_groups_in_modes();
         let synchronizes = is_copied && self.synchronization == Synchronization::Ring;
         let offloads = self.optimizer_offload != OptimizerOffload::None;
         let what = match synchronizes {
+            true if self.replicas.is_one() && self.forms_groups_in_modes() => {
+                words!("{}, which exchange their gradients", setting::GROUPS)
+            }
             true => words!("{}, which exchange their gradients", setting::REPLICAS),
             false => words!(
                 "{}, which is copied",
@@ -376,7 +430,7 @@ impl Settings {
                 "{} with groups, or workers that run both phases at once",
                 setting::DEVICE_ORDER.given(self.device_order)
             ),
-            expected: "devices that are each alone and sequential".into(),
+            expected: "devices that are each alone and sequential: a group of several kinds has no place in an order of kinds".into(),
         };
         let is_wrong = self.device_order == DeviceOrder::Given && self.has_unlike_devices();
         is_wrong.then(|| Fault::new(setting::DEVICE_ORDER, kind))
@@ -482,6 +536,21 @@ impl Settings {
         }
         ticks
     }
+}
+
+/// A kind of which nobody knows how many devices there are to form groups of.
+pub(crate) fn uncounted_fault(kind: &str) -> Fault {
+    Fault::new(
+        format!("cluster.device_kinds `{kind}`"),
+        FaultKind::Missing {
+            what: "count".into(),
+            expected: "how many devices there are, to form groups of them".into(),
+            remedy: words!(
+                "give the kind a `count`, such as `count = 4`, or ask for {}",
+                setting::DEVICES.given("4")
+            ),
+        },
+    )
 }
 
 /// Tensor degrees that a layer has modes of.

@@ -117,7 +117,10 @@ impl Settings {
                 self.may_have_virtual_stages(),
                 setting::VIRTUAL_STAGES.into(),
                 "virtual stages".into(),
-                words!("{}", setting::VIRTUAL_STAGES.given(1)),
+                words!(
+                    "{}: servers read one run of layers on a device, and nobody says in which order it would read several",
+                    setting::VIRTUAL_STAGES.given(1)
+                ),
             ),
             (
                 has_groups,
@@ -132,7 +135,10 @@ impl Settings {
                 has_resources || self.worker == WorkerMode::Concurrent,
                 "cluster.device_kinds".into(),
                 "devices with shares of resources".into(),
-                one.into(),
+                words!(
+                    "{}: shares are those of two phases, of which a prompt has one",
+                    one
+                ),
             ),
         ];
         let asked = refusals.into_iter().filter(|(is_asked, ..)| *is_asked);

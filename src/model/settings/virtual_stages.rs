@@ -2,7 +2,7 @@
 
 use super::Settings;
 use crate::model::fault::{Fault, FaultKind};
-use crate::model::options::{Cuts, Degrees, Objective, PipelineOptions, Schedule};
+use crate::model::options::{Cuts, Degrees, Objective, PipelineOptions, Schedule, WorkerMode};
 use crate::model::schedule::Order;
 use crate::model::schedule::in_flight;
 use crate::model::schedule::rules::{Rule, Shape};
@@ -187,17 +187,24 @@ impl Settings {
                 faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
             }
         };
+        let is_concurrent = self.worker == WorkerMode::Concurrent;
         refuse(
-            self.heterogeneous,
-            setting::DEVICE_KINDS,
-            "groups, or workers that run both phases at once".into(),
-            "devices that are each alone and sequential".into(),
+            is_concurrent,
+            setting::WORKER,
+            "workers that run both phases at once".into(),
+            "sequential ones: an order of chunks has one phase at a time".into(),
+        );
+        refuse(
+            self.heterogeneous && !is_concurrent && !self.modal,
+            setting::GROUPS,
+            "groups that the cluster lists, or of several kinds".into(),
+            "none, or `assign` of devices of one kind".into(),
         );
         refuse(
             self.cuts == Cuts::Separate,
             setting::CUTS,
             "`separate`".into(),
-            "`tied`".into(),
+            "`tied`: an order of chunks has both passes of each on one device, and does not say how many micro-batches lie between passes on two".into(),
         );
         refuse(
             matches!(self.objective, Objective::Formula | Objective::Tokens),

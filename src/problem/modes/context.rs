@@ -1,6 +1,6 @@
 //! Sequences that devices of a replica share out: keys and values that they hand round.
 
-use super::{Modes, at_rate};
+use super::{Degree, Modes, at_rate};
 use crate::model::cluster::Link;
 use crate::model::network::{LayerMode, Network};
 use crate::model::settings::Settings;
@@ -20,7 +20,7 @@ impl Modes {
     pub(crate) fn backward(&self, degree: usize, ticks: u64) -> u64 {
         at_rate(
             ticks,
-            self.row(degree).rates[1] * self.degrees[degree].context as f64,
+            self.row(degree).rates[1] * self.degrees[degree].parts() as f64,
         )
     }
 
@@ -28,13 +28,19 @@ impl Modes {
     /// once, and backward once more with their gradients, and again where attention is computed again (H. Liu, M. Zaharia, P. Abbeel, *Ring attention*,
     /// 2023).
     pub(super) fn handed_round(&self, mode: &LayerMode, (degree, returns): (usize, bool)) -> [u64; 2] {
-        let context = self.degrees[degree].context;
-        let bytes = self.tokens * mode.cache.token_bytes as f64 * (context - 1) as f64 / context as f64;
+        let Degree {
+            tensor,
+            context,
+            group,
+            ..
+        } = self.degrees[degree];
+        let tokens = self.tokens / group as f64;
+        let bytes = tokens * mode.cache.token_bytes as f64 * (context - 1) as f64 / context as f64;
         let link = Link {
             latency_ns: 0,
             ..self.links.link(
                 self.links
-                    .level_of_group(self.degrees[degree].row, self.width(degree)),
+                    .level_of_group(self.degrees[degree].row, tensor * context),
             )
         };
         let once = self.moving(bytes, link);

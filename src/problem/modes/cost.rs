@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use crate::problem::modes::recomputation::{bytes_of, host_bytes_of};
-use crate::problem::modes::{Chosen, LayerWays, Modes, OnceBytes, Passes, StageMode, Table};
+use crate::problem::modes::{Chosen, LayerWays, Modes, OnceBytes, Pass, Passes, StageMode, Table};
 
 /// What a stage costs for one micro-batch, in ticks. Work and transfers are those of one replica for one of its own micro-batches.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -77,8 +77,13 @@ impl ModalStage {
             Passes::Forward => (Some(forward), None),
             Passes::Backward => (Some(backward), None),
             Passes::Both => (Some(forward), Some(backward)),
+            Passes::Gradient => (None, Some(backward)),
         };
-        let gradient = if back.is_some() { ticks / 2 } else { 0 };
+        let gradient = match (&first, &back) {
+            (Some(_), Some(_)) => ticks / 2,
+            (None, _) => ticks,
+            (_, None) => 0,
+        };
         for (moves, leaves, ticks) in [(first, leaves, ticks - gradient), (back, !leaves, gradient)] {
             if let Some(moves) = moves {
                 let paid = if leaves {
@@ -175,6 +180,7 @@ impl Modes {
             cost.states_at_host = self.at_host_of_device(once, mode);
             cost.at_host = cost.in_flight * cost.host_bytes + cost.states_at_host;
         }
+        self.add_away(assignment, chosen, &mut costs.stages);
         self.add_crossings(assignment, (chosen, seats), &mut costs);
         self.add_sums(assignment, (chosen, seats), &mut costs);
         Some(costs)
@@ -212,14 +218,17 @@ impl Modes {
     /// Bytes that the replicas of a stage share out; `None` if some item has no mode of the degree.
     pub(super) fn to_share_bytes(&self, items: &[usize], degree: usize) -> Option<u64> {
         let of_item = |&item: &usize| self.items[item][degree].as_ref().map(|item| item.shared_bytes);
-        items.iter().map(of_item).sum()
+        let whole: u64 = items.iter().map(of_item).sum::<Option<u64>>()?;
+        Some(whole + self.shared_alone(items, degree))
     }
 
-    /// The layers of a stage at a degree; `None` if some item has no mode of it.
+    /// The layers of a stage at a degree, once each; `None` if some item has no mode of it.
     pub fn layers_of(&self, items: &[usize], degree: usize) -> Option<Vec<&LayerWays>> {
         let mut layers = Vec::with_capacity(items.len());
         for &item in items {
-            layers.extend(&self.items[item][degree].as_ref()?.layers);
+            for part in &self.items[item][degree].as_ref()?.layers {
+                layers.extend(self.in_stage(part, items, degree)?);
+            }
         }
         Some(layers)
     }
@@ -270,7 +279,9 @@ impl Modes {
         let layers = self.layers_of(items, mode.degree)?;
         let position = |layer: &&LayerWays| {
             let is_chosen = |way: &crate::problem::modes::Way| way.mode == chosen.layers[layer.layer];
-            layer.ways.iter().position(is_chosen)
+            // Its backward pass says of both that they keep everything.
+            let is_told = layer.pass == Pass::Forward;
+            layer.ways.iter().position(|way| is_told || is_chosen(way))
         };
         let ways: Vec<usize> = layers.iter().map(position).collect::<Option<_>>()?;
         for (layer, &way) in layers.iter().zip(&ways) {

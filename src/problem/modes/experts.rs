@@ -25,7 +25,7 @@ pub(super) fn degrees_of(network: &Network, settings: &Settings) -> BTreeSet<usi
 impl Modes {
     /// Whether the devices of so many replicas can share out experts at a degree, as many of which have each, and are those that go with it.
     pub(crate) fn shares_out(&self, degree: usize, replicas: usize) -> bool {
-        let copies = replicas * self.degrees[degree].context;
+        let copies = replicas * self.degrees[degree].parts();
         copies.is_multiple_of(self.degrees[degree].expert)
             && self.degrees[degree]
                 .sharers
@@ -45,7 +45,7 @@ impl Modes {
         fits(tensor)
             && fits_if_inside(tensor * experts)
             && fits_if_inside(tensor * sharers)
-            && fits_if_inside(self.width(mode.degree))
+            && fits_if_inside(tensor * self.degrees[mode.degree].context)
     }
 
     /// What a device holds of a layer in a mode once, without what replicas share out of the state of the optimiser.
@@ -79,15 +79,15 @@ impl Modes {
             latency_ns: 0,
             ..self.links.link(level)
         };
-        let context = self.degrees[degree].context as f64;
-        let around = around / context;
+        let parts = self.degrees[degree].parts() as f64;
+        let around = around / parts;
         let row = self.degrees[degree].row;
         let level = self.links.level_of_group(row, mode.tensor);
         let group = self.moving(around * mode.collective_bytes as f64, link(level));
         let routed_bytes = mode.experts.map_or(0, |experts| experts.routed_bytes) as f64;
         let elsewhere = (experts - 1) as f64 / experts as f64 * settings.expert_load;
         let level = self.links.level_of_group(row, mode.tensor * experts);
-        group + self.moving(elsewhere * routed_bytes / context, link(level))
+        group + self.moving(elsewhere * routed_bytes / parts, link(level))
     }
 
     /// What work of a layer takes where one device has more tokens for its experts than others.

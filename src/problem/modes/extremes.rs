@@ -14,6 +14,7 @@ impl Modes {
         let work = items
             .clone()
             .map(|item| of_degrees(item, &|item| item.layers.iter().map(slowest).sum()));
+        let of_layers = self.together().map(slowest).sum::<u64>();
         let once = [0, 1, 2].map(|of| {
             let most = items
                 .clone()
@@ -32,7 +33,7 @@ impl Modes {
             let sums = copy.tables.iter().flat_map(|table| table.sum_ticks);
             sums.max().unwrap_or(0)
         });
-        work.sum::<u64>() + crossing.sum::<u64>() + rings.max().unwrap_or(0) + tables.sum::<u64>()
+        work.sum::<u64>() + of_layers + crossing.sum::<u64>() + rings.max().unwrap_or(0) + tables.sum::<u64>()
     }
 
     /// What every plan's period is a multiple of, in ticks: what all times have in common, where replicas divide it and exchange nothing.

@@ -60,12 +60,10 @@ impl Modes {
 
     /// What a micro-batch in flight keeps of the weights of a layer in a mode: the version that it began with, where these are updated meanwhile.
     pub(super) fn version_bytes(&self, settings: &Settings, mode: &LayerMode, degree: usize) -> u64 {
-        if settings.updates_once() {
-            return 0;
+        match settings.updates_once() {
+            true => 0,
+            false => mode.weights_of(self.degrees[degree].expert),
         }
-        let of_experts = mode.experts.map_or(0, |experts| experts.parameter_bytes);
-        let of_experts = of_experts.min(mode.parameter_bytes);
-        mode.parameter_bytes - of_experts + of_experts.div_ceil(self.degrees[degree].expert as u64)
     }
 
     /// Whether replicas share out the states of the optimiser.

@@ -1,6 +1,7 @@
 //! Modes: how many devices run a stage, in tensor groups and replicas, and what its layers compute again.
 #![doc = include_str!("../../../formulations/modes.md")]
 
+mod apart;
 mod context;
 mod copies;
 mod cost;
@@ -15,6 +16,8 @@ mod sharding;
 
 use std::sync::Arc;
 
+use self::apart::ApartLayer;
+pub use self::apart::Pass;
 pub use self::copies::{ModalCopies, Table};
 pub use self::cost::{ModalStage, ModalStages, Moves};
 pub use self::degrees::Degree;
@@ -50,8 +53,10 @@ pub struct Modes {
     pub transfers: Arc<Vec<ModalTransfer>>,
     /// Transfers that touch each item, by position in `transfers`.
     pub transfers_of: Vec<Vec<usize>>,
-    /// Tables that layers of two items share.
+    /// What two items keep equal: tables that their layers share, and weights of layers whose passes they are.
     pub copies: Vec<ModalCopies>,
+    /// Layers whose passes are items of their own, by position in the network.
+    apart: Arc<Vec<ApartLayer>>,
     /// The links.
     pub links: Links,
     /// Whether transfers run on them beside the work.
@@ -125,11 +130,22 @@ pub struct ModalItem {
     pub layers: Vec<LayerWays>,
 }
 
+/// What an item holds of a layer.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Part {
+    /// Position of the layer in the network.
+    pub layer: usize,
+    /// What of it.
+    pub pass: Pass,
+}
+
 /// A layer and the ways to run it at a tensor degree.
 #[derive(Clone, Debug, PartialEq)]
 pub struct LayerWays {
     /// Position of the layer in the network.
     pub layer: usize,
+    /// What of it this is.
+    pub pass: Pass,
     /// The rank of its block, where the network is a stack of blocks.
     pub block: Option<usize>,
     /// The ways, the fastest first.
@@ -137,7 +153,7 @@ pub struct LayerWays {
 }
 
 /// A way to run a layer: the mode that it is, and what it costs a device.
-#[derive(Clone, Debug, PartialEq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Way {
     /// Position among the layer's modes.
     pub mode: usize,
@@ -202,6 +218,8 @@ pub enum Passes {
     Backward,
     /// In forward propagation, and its gradient back.
     Both,
+    /// Its gradient alone: from consumers to the producer in backward propagation.
+    Gradient,
 }
 
 /// How many micro-batches a stage holds, by the replicas of it and of those behind it.
@@ -262,7 +280,7 @@ impl Modes {
     pub(crate) fn new(
         instance: &Instance,
         settings: &Settings,
-        (items, copies): (&[Vec<usize>], &[Copies]),
+        (items, copies): (&[Vec<Part>], &[Copies]),
     ) -> Self {
         let network = &instance.network;
         let rows = Row::all(&instance.cluster, settings);
@@ -286,6 +304,7 @@ impl Modes {
             transfers: Arc::default(),
             transfers_of: vec![Vec::new(); items.len()],
             copies: Vec::new(),
+            apart: Arc::default(),
             flight: Flight::new(settings),
             knapsack: Knapsack::Exact,
             blocks: network.block_ranks(),
@@ -300,15 +319,17 @@ impl Modes {
             tokens: network.micro_batch.map_or(0.0, |of| of.tokens),
             ticks_per_ns: settings.ticks_per_ns,
         };
-        let at_degrees = |layers: &Vec<usize>| {
+        modes.apart = Arc::new(modes.all_apart(instance, settings, items));
+        let at_degrees = |parts: &Vec<Part>| {
             let degrees = 0..modes.degrees.len();
             degrees
-                .map(|degree| modes.item(instance, settings, layers, degree))
+                .map(|degree| modes.item(instance, settings, parts, degree))
                 .collect()
         };
         modes.items = Arc::new(items.iter().map(at_degrees).collect());
         if settings.communication.takes_time() {
             modes.add_transfers(instance, settings, items);
+            modes.add_between_passes();
         }
         modes.add_copies(instance, settings, copies);
         modes
@@ -350,12 +371,12 @@ impl Modes {
 
     /// Devices of a replica of a degree.
     pub fn width(&self, degree: usize) -> usize {
-        self.degrees[degree].tensor * self.degrees[degree].context
+        self.degrees[degree].tensor * self.degrees[degree].parts()
     }
 
     /// Devices that have the same weights in a stage of a mode: as many exchange gradients, and share out what replicas do.
     pub fn copies_of_weights(&self, mode: &StageMode) -> usize {
-        self.degrees[mode.degree].context * mode.replicas
+        self.degrees[mode.degree].parts() * mode.replicas
     }
 
     /// Whether memory limits anything.
@@ -408,7 +429,12 @@ impl Modes {
         let degrees = || alike.iter().map(|mode| mode.degree);
         let of_item =
             |of_degrees: &Vec<Option<ModalItem>>| degrees().map(|at| of_degrees[at].clone()).collect();
+        let apart = |apart: &ApartLayer| ApartLayer {
+            degrees: degrees().map(|at| apart.degrees[at].clone()).collect(),
+            ..apart.clone()
+        };
         Self {
+            apart: Arc::new(self.apart.iter().map(apart).collect()),
             degrees: degrees().map(|at| self.degrees[at]).collect(),
             replicas: alike.first().map(|mode| mode.replicas).into_iter().collect(),
             items: Arc::new(self.items.iter().map(of_item).collect()),
@@ -435,34 +461,46 @@ impl Modes {
         &self,
         instance: &Instance,
         settings: &Settings,
-        layers: &[usize],
+        parts: &[Part],
         degree: usize,
     ) -> Option<ModalItem> {
         let mut item = ModalItem::default();
-        for &at in layers {
-            let layer = &instance.network.layers[at];
-            let ways = self.ways(layer, settings, degree);
-            let mode = ways.first()?.mode;
+        for &part in parts {
+            let layer = &instance.network.layers[part.layer];
+            let own = self.part_ways((layer, part), settings, degree)?;
+            let mode = own.ways[0].mode;
+            item.layers.push(own);
+            if part.pass == Pass::Forward {
+                continue;
+            }
             // Modes of a degree have the same weights.
             let weights = &layer.modes()[mode];
-            if weights
-                .experts
-                .is_some_and(|experts| experts.count % self.degrees[degree].expert > 0)
-            {
-                return None;
-            }
             let [all, of_experts] = self.gradients_of(layer, weights, degree);
             let states = self.states_at_host(settings, layer, weights, degree);
             let once = [all, of_experts, states];
             item.once_bytes = [0, 1, 2].map(|of| item.once_bytes[of] + once[of]);
             item.shared_bytes += self.kept(settings, weights.parameter_bytes, degree).shared;
-            item.layers.push(LayerWays {
-                layer: at,
-                block: self.blocks.get(at).copied().flatten(),
-                ways,
-            });
         }
         Some(item)
+    }
+
+    /// A layer and all ways to run it at a degree; `None` where it has none, or its experts cannot be shared out so.
+    fn ways_of_layer(
+        &self,
+        (layer, at): (&Layer, usize),
+        settings: &Settings,
+        degree: usize,
+    ) -> Option<LayerWays> {
+        let ways = self.ways(layer, settings, degree);
+        let experts = layer.modes()[ways.first()?.mode].experts;
+        let shares_out =
+            experts.is_none_or(|experts| experts.count.is_multiple_of(self.degrees[degree].expert));
+        shares_out.then(|| LayerWays {
+            layer: at,
+            pass: Pass::Whole,
+            block: self.blocks.get(at).copied().flatten(),
+            ways,
+        })
     }
 
     /// The ways to run a layer at a tensor degree, the fastest first: those of the names that are asked for, else those that keep
@@ -513,7 +551,7 @@ impl Modes {
             recompute: mode.recompute.clone(),
             forward: longer(at_rate(
                 forward,
-                row.rates[0] * self.degrees[degree].context as f64,
+                row.rates[0] * self.degrees[degree].parts() as f64,
             )) + copied,
             backward: if trains {
                 longer(self.backward(degree, backward)) + copied
@@ -557,42 +595,75 @@ impl Modes {
         (ns * self.ticks_per_ns as f64).round() as u64
     }
 
-    fn add_transfers(&mut self, instance: &Instance, settings: &Settings, items: &[Vec<usize>]) {
-        let mut item_of = vec![usize::MAX; instance.network.layers.len()];
-        for (item, layers) in items.iter().enumerate() {
-            layers.iter().for_each(|&layer| item_of[layer] = item);
+    fn add_transfers(&mut self, instance: &Instance, settings: &Settings, items: &[Vec<Part>]) {
+        let none = vec![usize::MAX; instance.network.layers.len()];
+        let [mut forward_of, mut backward_of] = [none.clone(), none];
+        for (item, parts) in items.iter().enumerate() {
+            for part in parts {
+                if part.pass != Pass::Backward {
+                    forward_of[part.layer] = item;
+                }
+                if part.pass != Pass::Forward {
+                    backward_of[part.layer] = item;
+                }
+            }
         }
         // A tensor and its gradient, unless gradients are tensors of their own.
         let has_gradients = settings.mode.trains() && !instance.network.has_explicit_backward();
-        let mut transfers = Vec::new();
         for tensor in &instance.network.tensors {
-            let producer = item_of[tensor.producer];
-            let mut consumers: Vec<usize> = tensor.consumers.iter().map(|&to| item_of[to]).collect();
-            consumers.sort_unstable();
-            consumers.dedup();
-            consumers.retain(|&item| item != producer && item != usize::MAX);
-            if producer == usize::MAX || consumers.is_empty() {
-                continue;
-            }
-            let transfer = self.transfer(instance, tensor, (producer, consumers), &item_of);
-            if transfer.is_free() {
-                continue;
-            }
             let made_by = &instance.network.layers[tensor.producer];
-            let (is_backward, has_gradient) = (made_by.backward, has_gradients && made_by.returns);
-            let transfer = match (has_gradient, is_backward) {
-                (true, _) => transfer.and_gradient(),
-                (false, true) => ModalTransfer {
-                    passes: Passes::Backward,
-                    ..transfer
-                },
-                (false, false) => transfer,
+            let has_gradient = has_gradients && made_by.returns;
+            let of = |item_of: &[usize]| self.between_items(instance, tensor, item_of);
+            let (moved, back) = (of(&forward_of), of(&backward_of));
+            let ends = |moved: &Option<ModalTransfer>| {
+                let ends = moved.as_ref().map(|moved| (moved.producer, &moved.consumers));
+                ends.map(|(producer, consumers)| (producer, consumers.clone()))
             };
-            let ends = transfer.consumers.iter().copied().chain([producer]);
-            ends.for_each(|item| self.transfers_of[item].push(transfers.len()));
-            transfers.push(transfer);
+            if has_gradient && ends(&moved) == ends(&back) {
+                moved
+                    .into_iter()
+                    .for_each(|moved| self.add_transfer(moved.and_gradient()));
+                continue;
+            }
+            let passes = if made_by.backward {
+                Passes::Backward
+            } else {
+                Passes::Forward
+            };
+            let back = back.filter(|_| has_gradient);
+            for (moved, passes) in [(moved, passes), (back, Passes::Gradient)] {
+                moved
+                    .into_iter()
+                    .for_each(|moved| self.add_transfer(ModalTransfer { passes, ..moved }));
+            }
         }
-        self.transfers = Arc::new(transfers);
+    }
+
+    /// Adds what is not free.
+    fn add_transfer(&mut self, transfer: ModalTransfer) {
+        if transfer.is_free() {
+            return;
+        }
+        let all = Arc::make_mut(&mut self.transfers);
+        let ends = transfer.consumers.iter().copied().chain([transfer.producer]);
+        ends.for_each(|item| self.transfers_of[item].push(all.len()));
+        all.push(transfer);
+    }
+
+    /// A tensor between the items of some pass of layers; `None` where it stays in one.
+    fn between_items(
+        &self,
+        instance: &Instance,
+        tensor: &Tensor,
+        item_of: &[usize],
+    ) -> Option<ModalTransfer> {
+        let producer = item_of[tensor.producer];
+        let mut consumers: Vec<usize> = tensor.consumers.iter().map(|&to| item_of[to]).collect();
+        consumers.sort_unstable();
+        consumers.dedup();
+        consumers.retain(|&item| item != producer && item != usize::MAX);
+        let crosses = producer < usize::MAX && !consumers.is_empty();
+        crosses.then(|| self.transfer(instance, tensor, (producer, consumers), item_of))
     }
 
     fn transfer(

@@ -364,6 +364,7 @@ mod tests {
     use rand_chacha::ChaCha8Rng;
 
     use super::*;
+    use crate::problem::modes::Pass;
 
     fn way(time: u64, held_bytes: u64, stash_bytes: u64, workspace_bytes: u64) -> Way {
         Way {
@@ -404,6 +405,7 @@ mod tests {
             ];
             LayerWays {
                 layer,
+                pass: Pass::Whole,
                 block: None,
                 ways,
             }
@@ -429,6 +431,7 @@ mod tests {
     #[test]
     fn fewest_blocks_are_computed_again() {
         let block = LayerWays {
+            pass: Pass::Whole,
             block: None,
             layer: 0,
             ways: vec![way(180, 100, 826, 0), way(240, 100, 32, 0)],
@@ -456,6 +459,7 @@ mod tests {
                     ways.sort_by_key(Way::time);
                     LayerWays {
                         layer,
+                        pass: Pass::Whole,
                         block: None,
                         ways,
                     }

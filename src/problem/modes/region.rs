@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Chosen, Knapsack, LayerWays, ModalItem, Modes};
+use super::{Chosen, Knapsack, LayerWays, ModalItem, Modes, Part};
 use crate::model::options::Recomputation;
 use crate::model::recompute::{FULL, NONE};
 use crate::problem::modes::recomputation::{Memory, Ways};
@@ -55,11 +55,11 @@ impl Modes {
     }
 
     /// How many of the blocks of these ranks, layer by layer, hold a layer of some item.
-    pub(super) fn count_blocks(ranks: &[Option<usize>], items: &[Vec<usize>]) -> usize {
+    pub(super) fn count_blocks(ranks: &[Option<usize>], items: &[Vec<Part>]) -> usize {
         let ranks = items
             .iter()
             .flatten()
-            .filter_map(|&layer| ranks.get(layer).copied()?);
+            .filter_map(|part| ranks.get(part.layer).copied()?);
         ranks.collect::<BTreeSet<usize>>().len()
     }
 

@@ -7,9 +7,9 @@ use crate::model::cluster::Link;
 use crate::model::network::{Layer, LayerMode};
 use crate::model::settings::Settings;
 
-/// Expert degrees at a context degree, each with the replicas that go with it where these exchange something in every micro-batch.
+/// Expert degrees where so many devices of a replica have the same weights, each with the replicas that go with it where these exchange something in every micro-batch.
 pub(super) fn groups(
-    (experts, context): (&BTreeSet<usize>, usize),
+    (experts, own): (&BTreeSet<usize>, usize),
     replicas: &[usize],
     settings: &Settings,
 ) -> impl Iterator<Item = (usize, Option<usize>)> {
@@ -17,7 +17,7 @@ pub(super) fn groups(
     experts.iter().flat_map(move |&expert| {
         let able = replicas
             .iter()
-            .filter(move |&&replicas| each_time && (replicas * context).is_multiple_of(expert));
+            .filter(move |&&replicas| each_time && (replicas * own).is_multiple_of(expert));
         let alone = (!each_time).then_some((expert, None));
         alone
             .into_iter()
@@ -68,7 +68,7 @@ impl Modes {
     /// The devices that share out weights or gradients of a layer and exchange them in every micro-batch; `None` where nothing is.
     pub(super) fn sharers(&self, degree: usize) -> Option<usize> {
         let of = &self.degrees[degree];
-        of.sharers.map(|replicas| replicas * of.context)
+        of.sharers.map(|replicas| replicas * of.parts())
     }
 
     /// Bytes that a device has room for while a layer runs in a mode, as it has all of what it shares out with others.

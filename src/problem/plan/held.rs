@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde::Serialize;
 
-use super::{Plan, PlanStage};
+use super::{Plan, PlanMode, PlanStage};
 use crate::model::instance::Instance;
 use crate::model::network::{Layer, LayerMode};
 use crate::model::recompute;
@@ -89,10 +89,9 @@ impl Held {
         if is_twice {
             return None;
         }
-        let expert = stage.mode.as_ref().map_or(1, |mode| mode.expert.max(1)) as u64;
         let states = settings.state_bytes;
-        let context = stage.mode.as_ref().map_or(1, |mode| mode.context.max(1)) as u64;
-        let replicas = context * stage.replicas() as u64;
+        let [expert, context, group] = degrees(stage);
+        let replicas = context * group * stage.replicas() as u64;
         let mut shared_bytes = [0; 3];
         for name in own {
             let layer = &network.layers[*position.get(name)?];
@@ -141,6 +140,13 @@ impl Held {
         self.optimizer_bytes += shared_bytes.iter().sum::<u64>().div_ceil(replicas) - weights - gradients;
         Some(())
     }
+}
+
+/// How many share out experts, sequences and micro-batches on a stage.
+fn degrees(stage: &PlanStage) -> [u64; 3] {
+    let own = |mode: &PlanMode| [mode.expert, mode.context, mode.group];
+    let own = stage.mode.as_ref().map_or([1; 3], own);
+    own.map(|degree| degree.max(1) as u64)
 }
 
 /// How a layer runs on a stage.

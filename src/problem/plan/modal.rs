@@ -9,7 +9,7 @@ use crate::model::units::ns_to_ms;
 use crate::problem::Problem;
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
-use crate::problem::modes::{Chosen, ModalStage, Modes, Moves, Row};
+use crate::problem::modes::{Chosen, ModalStage, Modes, Moves, Pass, Row};
 
 /// The stages of a plan; none where it is not one.
 pub(super) fn stages(
@@ -78,10 +78,10 @@ impl Lift<'_> {
             layers
         };
         let forward = of(|item| &item.layers);
-        let all: Vec<usize> = items
-            .iter()
-            .flat_map(|&item| self.problem.items[item].all_layers())
-            .collect();
+        // What a forward pass alone does is told by the stage of the other one.
+        let layers = self.modes.layers_of(items, mode.degree).unwrap_or_default();
+        let layers = layers.iter().filter(|layer| layer.pass != Pass::Forward);
+        let all: Vec<usize> = layers.map(|layer| layer.layer).collect();
         PlanStage {
             index: k + 1,
             forward: self.names(&forward),
@@ -103,6 +103,7 @@ impl Lift<'_> {
                 tensor: self.modes.degrees[mode.degree].tensor,
                 expert: self.modes.degrees[mode.degree].expert,
                 context: self.modes.degrees[mode.degree].context,
+                group: self.modes.degrees[mode.degree].group,
                 replicas: mode.replicas,
                 recomputed: self.recomputed(&all),
                 optimizer_offload: self.modes.degrees[mode.degree].at_host,

@@ -10,6 +10,8 @@ use serde::{Deserialize, Serialize};
 
 use super::PlanStage;
 use crate::model::instance::Instance;
+use crate::model::network::Layer;
+use crate::model::recompute;
 use crate::model::settings::Settings;
 
 /// All layers of a plan with separate cuts that are split, and what they move together.
@@ -62,21 +64,47 @@ impl Split {
             if forward == backward {
                 continue;
             }
-            let [f, b] = [forward, backward].map(|index| stages.len() - index + 1);
-            split.stash_bytes_moved += layer.stash_bytes;
-            split.weight_bytes_moved += layer.parameter_bytes;
+            let at = [forward, backward].map(|index| index - 1);
+            let [stash_bytes, weight_bytes] = moved_bytes(layer, at.map(|k| &stages[k]));
+            let in_flight = in_flight_between(settings, stages, at);
+            split.stash_bytes_moved += stash_bytes;
+            split.weight_bytes_moved += weight_bytes;
             split.layers.push(SplitLayer {
                 layer: layer.id.clone(),
                 forward_stage: forward,
                 backward_stage: backward,
-                in_flight: settings.in_flight_between(f, b),
-                weight_versions: settings.weight_versions(f.max(b)),
-                stash_bytes: layer.stash_bytes,
-                weight_bytes: layer.parameter_bytes,
+                in_flight,
+                weight_versions: settings.weight_versions(in_flight.max(1) as usize),
+                stash_bytes,
+                weight_bytes,
             });
         }
         split
     }
+}
+
+/// Bytes of a layer that a device of the stage of its forward pass sends for every micro-batch, and one of the other stage after every update: in modes, in those
+/// that keep everything.
+fn moved_bytes(layer: &Layer, stages: [&PlanStage; 2]) -> [u64; 2] {
+    let [Some(forward), Some(backward)] = stages.map(|stage| stage.mode.as_ref()) else {
+        return [layer.stash_bytes, layer.parameter_bytes];
+    };
+    let modes = layer.modes();
+    let keeps_all = |tensor: usize| {
+        let mut modes = modes.iter();
+        modes.find(|mode| mode.tensor == tensor && mode.recompute == recompute::NONE)
+    };
+    let stash_bytes = keeps_all(forward.tensor).map_or(0, |mode| mode.stash_bytes);
+    let weight_bytes = keeps_all(backward.tensor).map_or(0, |mode| mode.weights_of(backward.expert));
+    [stash_bytes.div_ceil(forward.context.max(1) as u64), weight_bytes]
+}
+
+/// Micro-batches between passes on two stages, in each replica of the second.
+fn in_flight_between(settings: &Settings, stages: &[PlanStage], [forward, backward]: [usize; 2]) -> u64 {
+    let replicas = |stage: &PlanStage| stage.mode.as_ref().map_or(1, |mode| mode.replicas);
+    let from_end = |at: usize| stages[at..].iter().map(replicas).sum::<usize>();
+    let all = settings.in_flight_between(from_end(forward), from_end(backward));
+    all.div_ceil(replicas(&stages[backward]) as u64)
 }
 
 /// The stage of every layer that is named in some list of its stage.

@@ -85,6 +85,9 @@ pub struct PlanMode {
     /// Degree of context parallelism: so many tensor groups of a replica share out the sequence of a micro-batch.
     #[serde(default = "one", skip_serializing_if = "is_one")]
     pub context: usize,
+    /// Members of a replica that share out every micro-batch and finish together, each of so many tensor groups as the context degree says.
+    #[serde(default = "one", skip_serializing_if = "is_one")]
+    pub group: usize,
     /// Replicas, each of which takes every so-manieth micro-batch.
     pub replicas: usize,
     /// Layers that compute something again in the backward pass, or hand what they keep to the host, by the name of what.

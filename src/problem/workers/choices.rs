@@ -5,7 +5,7 @@ use crate::model::cluster::{Cluster, Group};
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::options::Groups;
 use crate::model::setting;
-use crate::model::settings::Settings;
+use crate::model::settings::{Settings, uncounted_fault};
 use crate::model::words::words;
 
 /// Groups that a problem may choose from at most; more would not fit any search.
@@ -79,19 +79,7 @@ fn assigned(cluster: &Cluster, settings: &Settings, classes: &[Class]) -> Result
     let mut inventory = Vec::new();
     for class in classes {
         let count = settings.count(cluster, class.kind);
-        inventory.push(count.ok_or_else(|| {
-            Fault::new(
-                format!("cluster.device_kinds `{}`", class.name),
-                FaultKind::Missing {
-                    what: "count".into(),
-                    expected: "how many devices there are, to form groups of them".into(),
-                    remedy: words!(
-                        "give the kind a `count`, such as `count = 4`, or ask for {}",
-                        setting::DEVICES.given("4")
-                    ),
-                },
-            )
-        })?);
+        inventory.push(count.ok_or_else(|| uncounted_fault(&class.name))?);
     }
     let devices: usize = inventory.iter().sum();
     if devices < settings.stages {

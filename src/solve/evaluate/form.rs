@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet, HashMap};
 
 use crate::model::fault::{Fault, FaultKind, Piece, closest};
 use crate::model::instance::Instance;
-use crate::model::options::OptimizerOffload;
+use crate::model::options::{Groups, OptimizerOffload};
 use crate::model::setting;
 use crate::model::settings::Settings;
 use crate::model::words::words;
@@ -260,6 +260,7 @@ impl Form<'_> {
                 mode.tensor
                     .saturating_mul(mode.replicas)
                     .saturating_mul(mode.context)
+                    .saturating_mul(mode.group)
             });
             // One more than there are is enough for the checker to tell.
             let wanted = wanted.clamp(1, most);
@@ -295,14 +296,19 @@ impl Form<'_> {
         all
     }
 
-    /// The mode of a stage: one device that computes nothing again, where the plan does not say.
+    /// The mode of a stage: one device that computes nothing again, where the plan does not say, or as many as it names.
     fn mode(&mut self, k: usize, stage: &BareStage) -> Option<PlanMode> {
         if self.settings.modal {
+            let devices = stage.devices.len().max(1);
+            // Devices that cannot take turns share out every micro-batch, where they may.
+            let is_group = self.settings.groups == Groups::Assign && !self.settings.replicas.allows(devices);
+            let [group, replicas] = if is_group { [devices, 1] } else { [1, devices] };
             let plain = || PlanMode {
                 tensor: 1,
                 expert: 1,
                 context: 1,
-                replicas: stage.devices.len().max(1),
+                group,
+                replicas,
                 recomputed: BTreeMap::new(),
                 optimizer_offload: self.settings.optimizer_offload == OptimizerOffload::All,
                 host_bytes: 0,

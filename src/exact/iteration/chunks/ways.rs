@@ -113,6 +113,7 @@ fn with_stashes(layer: &LayerWays, in_flight: u64) -> LayerWays {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::problem::modes::Pass;
 
     fn way(backward: u64, stash_bytes: u64) -> Way {
         Way {
@@ -133,6 +134,7 @@ mod tests {
     fn layer() -> LayerWays {
         LayerWays {
             layer: 0,
+            pass: Pass::Whole,
             block: None,
             ways: vec![way(2, 5), way(3, 1)],
         }

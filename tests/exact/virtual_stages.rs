@@ -559,8 +559,9 @@ fn what_does_not_go_with_virtual_stages_is_refused_by_name() {
         "virtual_stages=2 objective='formula' micro_batches=4",
     );
     refused("cuts", "virtual_stages=2 cuts='separate'");
-    refused("device_kinds", "virtual_stages=2 worker='concurrent'");
-    refused("device_kinds", "virtual_stages=2 groups='assign'");
+    refused("worker", "virtual_stages=2 worker='concurrent'");
+    // Of one kind they are a degree of stages in modes, whose iterations are asked.
+    refused("micro_batches", "virtual_stages=2 groups='assign'");
     refused(
         "objective",
         "virtual_stages=2 replicas=2 micro_batches=4 objective='period'",

@@ -421,14 +421,10 @@ device_kinds = [{ name = "gpu", count = 3, resources = [{ name = "gpu", forward_
         ),
         (
             &[
-                "--groups",
-                "assign",
-                "--stages",
-                "1",
-                "--tensor",
-                "choose",
-                "--micro-batches",
-                "4",
+                "--groups=assign",
+                "--stages=1",
+                "--tensor=choose",
+                "--micro-batches=4",
             ],
             &["found groups of 3 that share out", "`--groups given`"],
         ),

@@ -98,12 +98,22 @@ impl Sums {
 
     /// No plan in chunks of a row of devices takes less, where every device has all its chunks: see [`row`]. `u64::MAX` where they have no memory.
     ///
-    /// * `settings`: what is asked of a replica.
-    pub(super) fn of_chunks_ns(&self, modes: &Modes, mode: &StageMode, settings: &Settings) -> u64 {
+    /// * `settings`: what is asked of a replica;
+    /// * `each_ns`: what every chunk takes at least of a micro-batch before a device behind it begins and when that has ended, but the first.
+    pub(super) fn of_chunks_ns(
+        &self,
+        modes: &Modes,
+        mode: &StageMode,
+        (settings, each_ns): (&Settings, u64),
+    ) -> u64 {
         // When the first micro-batch turns back, each of a device's chunks holds something of it.
         let in_flight = vec![u64::from(settings.mode.trains()); settings.stages];
         let rounds = settings.virtual_stages;
-        self.least_ns(settings, &self.rooms(modes, mode, (&in_flight, rounds)), rounds)
+        self.least_ns(
+            settings,
+            &self.rooms(modes, mode, (&in_flight, rounds)),
+            (rounds, each_ns),
+        )
     }
 
     /// The same of at most so many stages of a replica.
@@ -112,7 +122,7 @@ impl Sums {
         let in_flight: Vec<u64> = behind
             .map(|behind| modes.flight.of(mode.replicas, behind))
             .collect();
-        self.least_ns(settings, &self.rooms(modes, mode, (&in_flight, 1)), 1)
+        self.least_ns(settings, &self.rooms(modes, mode, (&in_flight, 1)), (1, 0))
     }
 
     /// What one micro-batch takes to pass, at least.
@@ -140,18 +150,19 @@ impl Sums {
         }
     }
 
-    /// * `rounds`: chunks of a device.
-    fn least_ns(&self, settings: &Settings, rooms: &Rooms, rounds: usize) -> u64 {
+    /// * `rounds`: chunks of a device;
+    /// * `each_ns`: see [`Sums::of_chunks_ns`].
+    fn least_ns(&self, settings: &Settings, rooms: &Rooms, (rounds, each_ns): (usize, u64)) -> u64 {
         if rooms.are_exceeded_by(self.bytes) {
             return u64::MAX;
         }
         let again_ns = self.again.map_or(0, |again| again.backward_ns);
-        let place = Place {
-            lead_ns: 0,
+        let place = |device: usize| Place {
+            lead_ns: each_ns.saturating_mul((device as u64).saturating_sub(1)),
             beside_ns: rounds as u64 * again_ns,
             slower: 1.0,
         };
-        let places = vec![place; settings.stages];
+        let places: Vec<Place> = (0..settings.stages).map(place).collect();
         let micro_batches = settings.run_micro_batches();
         let of_set = |set: &Set| row::least_ns(set, micro_batches, (&places, &rooms.of(set)), rounds == 1);
         self.sets.iter().map(of_set).max().unwrap_or(0).max(self.way_ns)

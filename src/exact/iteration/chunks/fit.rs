@@ -57,7 +57,7 @@ pub(super) fn offer_fitting(incumbent: &mut Incumbent, options: &dyn ChunkOption
 }
 
 /// By how much devices hold more than they have room for, as far as rows know, where a part of that is left free: all moments together, in bytes.
-fn beyond_bytes(
+pub(super) fn beyond_bytes(
     (options, rows): (&dyn ChunkOptions, &Rows),
     (rooms, free): (&[Room], f64),
     plan: &Assignment,

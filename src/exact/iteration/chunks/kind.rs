@@ -47,6 +47,7 @@ impl<'a> ChunkFamily<'a> {
     /// All of a way to compute again, but for those that some item has no mode of, or that have too few blocks.
     pub(in crate::exact) fn all(problem: &'a Problem, modes: &'a Modes) -> Vec<Self> {
         let mut known = KnownSums::new(modes);
+        let is_row = super::is_row(problem);
         let mut family = |chunks: &'a ModalChunks, seats: Seats| {
             let settings = &chunks.settings;
             if modes.most_stages().is_some_and(|most| most < settings.chunks()) {
@@ -54,7 +55,14 @@ impl<'a> ChunkFamily<'a> {
             }
             let list = seats.modes();
             let sums = known.of(list.iter().map(|mode| mode.degree).collect())?;
-            let bounds_ns = list.iter().map(|mode| sums.of_chunks_ns(modes, mode, settings));
+            let is_full = is_row && (settings.all_stages || sums.again.is_some());
+            let each_ns = |mode: &StageMode| match is_full {
+                true => least_chunk_ns(modes, mode.degree, sums.again),
+                false => 0,
+            };
+            let bounds_ns = list
+                .iter()
+                .map(|mode| sums.of_chunks_ns(modes, mode, (settings, each_ns(mode))));
             Some(Self {
                 problem,
                 modes,
@@ -162,6 +170,39 @@ impl<'a> ChunkFamily<'a> {
             .map(|limit| limit.saturating_add(spare_bytes));
         row
     }
+}
+
+/// What a chunk that holds no end of a row takes of a micro-batch at least, as far as nobody waits for gradients of weights, in ns.
+fn least_chunk_ns(modes: &Modes, degree: usize, again: Option<Again>) -> u64 {
+    let inner = modes.items.len().saturating_sub(1);
+    let items = modes.items.iter().take(inner).skip(1);
+    let passes_ns = |item: &ModalItem| {
+        let has_weights = item
+            .layers
+            .iter()
+            .flat_map(|layer| &layer.ways)
+            .any(|way| way.weight > 0);
+        match has_weights {
+            // Its last operation may be one of these.
+            true => least(item, |way| way.passes()[0]),
+            false => least(item, |way| way.passes().iter().sum()),
+        }
+    };
+    let known = items.filter_map(|degrees| degrees[degree].as_ref());
+    let least_ns = match again {
+        None => known.map(passes_ns).min(),
+        Some(again) => {
+            let each = known.filter_map(|item| passes_ns(item).checked_div(blocks_of(item)));
+            each.min().map(|ns| ns.saturating_mul(again.blocks))
+        }
+    };
+    least_ns.unwrap_or(0)
+}
+
+/// Blocks that an item holds a layer of.
+fn blocks_of(item: &ModalItem) -> u64 {
+    let blocks: BTreeSet<usize> = item.layers.iter().filter_map(|layer| layer.block).collect();
+    blocks.len() as u64
 }
 
 /// What a chunk of some modes takes for an item once an iteration at least, in ns.
@@ -277,12 +318,8 @@ impl ChunkOptions for ChunkKind<'_> {
     }
 
     fn blocks(&self, item: usize) -> u64 {
-        let layers = self.modes.items[item][self.list[0].degree].iter();
-        let blocks: BTreeSet<usize> = layers
-            .flat_map(|item| &item.layers)
-            .filter_map(|layer| layer.block)
-            .collect();
-        blocks.len() as u64
+        let own = self.modes.items[item][self.list[0].degree].as_ref();
+        own.map_or(0, blocks_of)
     }
 
     fn least_blocks(&self) -> u64 {

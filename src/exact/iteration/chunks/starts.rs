@@ -1,7 +1,7 @@
 //! Plans to begin with: what people write down by hand.
 
-use super::options::ChunkOptions;
-use super::places;
+use super::options::{ChunkOptions, Rows, least_ns};
+use super::{asked, fit, places};
 use crate::exact::incumbent::Incumbent;
 use crate::heuristics::{self, orders};
 use crate::problem::control::Control;
@@ -9,6 +9,9 @@ use crate::problem::{Assignment, Problem};
 
 /// Parts of an even chunk that the first and the last chunk hold where they have something else to do.
 const PARTS_OF_ENDS: [f64; 4] = [1.0, 0.75, 0.5, 0.25];
+
+/// Plans of long and short rounds that are measured.
+const MOST_BY_ROUNDS: usize = 24;
 
 /// Offers the plans of heuristics for the period, for as long as the control says.
 pub(super) fn offer_quick(incumbent: &mut Incumbent, options: &dyn ChunkOptions, control: &Control) {
@@ -23,11 +26,86 @@ pub(super) fn offer_quick(incumbent: &mut Incumbent, options: &dyn ChunkOptions,
     }
 }
 
-/// Offers even chunks.
+/// Offers even chunks, and chunks that are as long as the others of their round.
 pub(super) fn offer_even(incumbent: &mut Incumbent, options: &dyn ChunkOptions) {
     for plan in even(options) {
         incumbent.offer_some(options.plan(plan));
     }
+    let (rows, rooms) = (Rows::of(options), asked::rooms(options));
+    let fits = |plan: &Assignment| fit::beyond_bytes((options, &rows), (&rooms, 0.0), plan) == 0.0;
+    let fitting = by_rounds(options).into_iter().filter(fits);
+    let mut fitting: Vec<(u64, Assignment)> = fitting.map(|plan| (least_ns(options, &plan), plan)).collect();
+    fitting.sort_unstable();
+    for (least_ns, plan) in fitting.into_iter().take(MOST_BY_ROUNDS) {
+        if least_ns < incumbent.upper_ns {
+            incumbent.offer_some(options.plan(plan));
+        }
+    }
+}
+
+/// Chunks of a row that are as long as the others of their round, which is one of two lengths: micro-batches of a round come one behind the other, so that one long chunk makes
+/// them wait on all devices. Long rounds come first or last, where fewest micro-batches are in flight; what is too much for whole rounds is left out of the last of the long
+/// chunks, or of the first ones.
+fn by_rounds(options: &dyn ChunkOptions) -> Vec<Assignment> {
+    let (problem, of) = (options.row(), options.laid());
+    let order = orders::by_number(problem);
+    let (chunks, rounds) = (of.chunks(), of.chunks() / of.devices);
+    // The ends of the row lie beside the first and the last of others.
+    let Some(inner) = order
+        .len()
+        .checked_sub(2)
+        .filter(|&inner| super::is_row(problem) && inner >= chunks)
+    else {
+        return Vec::new();
+    };
+    let each = inner / chunks;
+    let shortest = (options.least_blocks() as usize).clamp(1, each);
+    let shorts = if shortest < each {
+        vec![shortest, each]
+    } else {
+        vec![each]
+    };
+    let mut plans = Vec::new();
+    for (short, long_rounds) in shorts
+        .into_iter()
+        .flat_map(|short| (1..=rounds).map(move |long| (short, long)))
+    {
+        let left = inner - short * (chunks - long_rounds * of.devices);
+        let long = left.div_ceil(long_rounds * of.devices);
+        let spare = long * long_rounds * of.devices - left;
+        for are_last in [true, false] {
+            let is_long = |chunk: &usize| match chunk / of.devices {
+                round if are_last => round + long_rounds >= rounds,
+                round => round < long_rounds,
+            };
+            let at: Vec<usize> = (0..chunks).filter(is_long).collect();
+            let mut sizes = vec![short; chunks];
+            at.iter().for_each(|&chunk| sizes[chunk] = long);
+            for is_ahead in [true, false] {
+                let mut sizes = sizes.clone();
+                let first = if is_ahead { 0 } else { at.len() - spare };
+                at[first..first + spare]
+                    .iter()
+                    .for_each(|&chunk| sizes[chunk] -= 1);
+                sizes[0] += 1;
+                sizes[chunks - 1] += 1;
+                plans.push(of_sizes(&order, &sizes));
+            }
+        }
+    }
+    plans
+}
+
+/// Chunks of so many items along an order.
+fn of_sizes(order: &[usize], sizes: &[usize]) -> Assignment {
+    let chunks = sizes.iter().enumerate();
+    let places = chunks.flat_map(|(chunk, &size)| std::iter::repeat_n(chunk, size));
+    let mut assignment = vec![0; order.len()];
+    order
+        .iter()
+        .zip(places)
+        .for_each(|(&item, chunk)| assignment[item] = chunk);
+    assignment
 }
 
 /// Even chunks, for devices that differ by how fast these are: by items and by work, with smaller ones at either end.

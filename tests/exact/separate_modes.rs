@@ -358,7 +358,8 @@ fn hold(problem: (u64, &InstanceSpec), objective: Objective, seen: &mut Seen) {
 
 fn problems_are_those_of_brute_force(objective: Objective) {
     let mut seen = Seen::default();
-    for seed in seeds(1_500) {
+    // The last one has a frozen layer whose modes of one degree hold different bytes for good.
+    for seed in seeds(1_500).chain([43_548]) {
         hold((seed, &drawn(seed)), objective, &mut seen);
     }
     println!("{objective}: {seen:?}");

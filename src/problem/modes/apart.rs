@@ -149,8 +149,13 @@ impl Modes {
     ) -> Option<ApartWays> {
         let layer = &instance.network.layers[at];
         let together = self.ways_of_layer((layer, at), settings, degree)?;
+        let keeps_all = together
+            .ways
+            .iter()
+            .find(|way| way.recompute == recompute::NONE)
+            .cloned();
         let modes = layer.modes();
-        let mode = &modes[together.ways[0].mode];
+        let mode = &modes[keeps_all.as_ref().unwrap_or(&together.ways[0]).mode];
         let weight_bytes = mode.weights_of(self.degrees[degree].expert);
         let is_shared = settings.shares_out_weights() && !layer.frozen;
         let held_bytes = match (layer.frozen, is_shared) {
@@ -158,11 +163,6 @@ impl Modes {
             (false, true) => 0,
             (false, false) => weight_bytes,
         };
-        let keeps_all = together
-            .ways
-            .iter()
-            .find(|way| way.recompute == recompute::NONE)
-            .cloned();
         // The version of the weights that a micro-batch in flight keeps stays where it is.
         let version_bytes = self.version_bytes(settings, mode, degree);
         let sent_bytes = keeps_all

@@ -315,6 +315,11 @@ impl Settings {
         self.modal && self.groups == Groups::Assign
     }
 
+    /// Whether several devices of a stage may have the same weights, and exchange their gradients.
+    pub(super) fn may_copy_weights(&self) -> bool {
+        !self.replicas.is_one() || !self.context_parallel.is_one() || self.forms_groups_in_modes()
+    }
+
     /// Whether devices may differ: each has its own memory where no limit is given.
     pub fn has_unlike_devices(&self) -> bool {
         self.heterogeneous || self.kinds.len() > 1

@@ -181,9 +181,9 @@ impl Settings {
                 faults.push(Fault::new(at, FaultKind::Contradiction { found, expected }));
             }
         };
-        let mixed = self.mixed();
-        let (at, found, expected) = mixed.unwrap_or((setting::GROUPS, "", ""));
-        refuse(mixed.is_some(), at, found.into(), expected);
+        if let Some((at, found, expected)) = self.mixed() {
+            refuse(true, at, found.into(), expected);
+        }
         let pays = |&kind: &usize| instance.cluster.kinds[kind].pays_communication;
         refuse(
             self.kinds.iter().any(pays) && !self.kinds.iter().all(pays) && self.communication.takes_time(),
@@ -271,9 +271,7 @@ impl Settings {
 
     /// What is exchanged or copied once in an iteration of which nothing is said.
     fn unknown_iterations(&self) -> Option<Fault> {
-        let is_copied =
-            !self.replicas.is_one() || !self.context_parallel.is_one() || self.forms_groups_in_modes();
-        let synchronizes = is_copied && self.synchronization == Synchronization::Ring;
+        let synchronizes = self.may_copy_weights() && self.synchronization == Synchronization::Ring;
         let offloads = self.optimizer_offload != OptimizerOffload::None;
         let what = match synchronizes {
             true if self.replicas.is_one() && self.forms_groups_in_modes() => {

@@ -127,9 +127,7 @@ impl Settings {
         };
         let moved = layer.modes().iter().map(of_mode).fold(0.0, f64::max);
         // A ring sends as many messages, each of which waits for the first byte.
-        let has_copies =
-            !self.replicas.is_one() || !self.context_parallel.is_one() || self.forms_groups_in_modes();
-        let messages = match self.synchronization == Synchronization::Ring && has_copies {
+        let messages = match self.synchronization == Synchronization::Ring && self.may_copy_weights() {
             true => 2.0 * self.most_devices(instance),
             false => 0.0,
         };

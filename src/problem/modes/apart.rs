@@ -204,7 +204,7 @@ impl Modes {
         match part.pass {
             Pass::Whole => self.ways_of_layer((layer, part.layer), settings, degree),
             pass => {
-                let apart = self.apart.iter().find(|apart| apart.layer == part.layer)?;
+                let apart = self.apart_of(part.layer)?;
                 Some(apart.degrees[degree].as_ref()?.least(pass))
             }
         }

@@ -265,17 +265,14 @@ impl ChunkKind<'_> {
         if self.has_one_way || self.again.is_some() {
             for (chunk, items) in members.iter().enumerate() {
                 let layers = self.modes.layers_of(items, self.mode_of(chunk).degree)?;
-                note(
-                    chosen,
-                    &layers,
-                    &self.modes.knapsack.within(&layers, 0, ENDLESS)?.ways,
-                );
+                let ways = self.modes.knapsack.within(&layers, 0, ENDLESS)?.ways;
+                Modes::note_ways(&layers, &ways, &mut chosen.layers);
             }
             return Some(());
         }
         for device in 0..self.of.devices {
             let held = Held::of(self.modes, (self.of, device), (self.mode_on(device), members))?;
-            note(chosen, &held.layers, &held.ways());
+            Modes::note_ways(&held.layers, &held.ways(), &mut chosen.layers);
         }
         Some(())
     }
@@ -416,19 +413,12 @@ impl ChunkOptions for ChunkKind<'_> {
             if is_near {
                 ways = held.faster(ways);
             }
-            note(&mut chosen, &held.layers, &ways);
+            Modes::note_ways(&held.layers, &ways, &mut chosen.layers);
         }
         Some(Allocation {
             modes: Some(chosen),
             ..Allocation::from(assignment.clone())
         })
-    }
-}
-
-/// Says how layers run.
-fn note(chosen: &mut Chosen, layers: &[&LayerWays], ways: &[usize]) {
-    for (layer, &way) in layers.iter().zip(ways) {
-        chosen.layers[layer.layer] = layer.ways[way].mode;
     }
 }
 

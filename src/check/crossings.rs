@@ -111,7 +111,7 @@ impl Checker<'_> {
         let through = through(placed);
         let split = apart(parts).map(|[forward, backward]| {
             let [f, b] = [forward, backward].map(|part| part.stage);
-            let [in_flight, versions] = self.counts_of(&placed[b], through[forward.first]);
+            let [in_flight, versions] = self.counts_of(&placed[b], [f, b].map(|stage| through[stage]));
             let [stash, _] = moved_of(&placed[f], &forward.mode);
             let [_, weights] = moved_of(&placed[b], &backward.mode);
             let numbers = [f as u64 + 1, b as u64 + 1, in_flight, versions, stash, weights];

@@ -72,7 +72,7 @@ impl Checker<'_> {
         let kinds = &self.instance.cluster.kinds;
         let overrun = |(k, (&in_flight, (own, sum))): (usize, (&u64, (&Placed, &Sum)))| {
             let held = |each: u128| u128::from(in_flight) * each;
-            let bytes = sum.bytes(own, &|first| self.hiding_counts(&all, placed, [first, k]));
+            let bytes = sum.bytes(own, &|ends| self.hiding_counts(&all, placed, (ends, k)));
             let at_host = sum.states_of_device(own).0 + held(sum.host_bytes);
             let host = kinds[own.kind].host.and_then(|host| host.memory_bytes);
             let limits = [settings.device_bytes(&self.instance.cluster, own.kind), host];
@@ -92,15 +92,16 @@ impl Checker<'_> {
         stages.filter_map(overrun).collect()
     }
 
-    /// Micro-batches in flight and versions of the weights on a replica of the latter stage, of layers whose passes are on the former, which comes first, and on
-    /// it, if stages have so many in flight: where the former has more than the schedule's own, as many as it has, shared out.
-    fn hiding_counts(&self, all: &[u64], placed: &[Placed], [first, k]: [usize; 2]) -> [u64; 2] {
-        let in_flight = match first == k {
+    /// Micro-batches in flight and versions of the weights on a replica of a stage, of layers whose passes are on such stages, of which it is one, if stages have
+    /// so many in flight: where the first of them has more than the schedule's own, as many as it has, shared out.
+    fn hiding_counts(&self, all: &[u64], placed: &[Placed], (ends, k): ([usize; 2], usize)) -> [u64; 2] {
+        let first = ends[0].min(ends[1]);
+        let in_flight = match ends == [k; 2] {
             true => all[k],
             false => {
-                let through = through(placed)[first];
-                let [own, _] = self.counts_of(&placed[k], through);
-                let is_more = all[first] > self.counts_of(&placed[first], through)[0];
+                let through = through(placed);
+                let [own, _] = self.counts_of(&placed[k], ends.map(|stage| through[stage]));
+                let is_more = all[first] > self.counts_of(&placed[first], [through[first]; 2])[0];
                 let in_all = all[first].saturating_mul(placed[first].replicas as u64);
                 let shared = in_all.div_ceil(placed[k].replicas as u64);
                 if is_more { shared.max(own) } else { own }

@@ -47,7 +47,7 @@ impl Checker<'_> {
 
     /// Adds what a layer keeps for its backward pass: on the device, or at the host, copied there behind the forward pass and back before that one.
     pub(super) fn keep(&self, sum: &mut Sum, part: &Part, placed: &Placed) {
-        let [stash, weights] = sum.between.entry(part.first).or_default();
+        let [stash, weights] = sum.between.entry(part.ends).or_default();
         *stash += placed.part(part.mode.stash_bytes);
         *weights += weights_on(placed, &part.mode);
         let bytes = placed.part(part.mode.host_bytes);

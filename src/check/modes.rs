@@ -5,8 +5,9 @@ use std::collections::BTreeMap;
 use super::crossings::{RECEIVED, SENT, through};
 use super::devices::Placed;
 use super::virtual_stages::Held;
+use super::workers::WorkingStage;
 use super::{Checker, FORWARD, Figures, Violation, shards};
-use crate::model::options::{Mode, Objective, Schedule, Synchronization};
+use crate::model::options::{Mode, Objective, Schedule, Synchronization, WorkerMode};
 use crate::model::settings::Settings;
 use crate::model::units::NS_PER_MS;
 use crate::problem::plan::{Moved, Plan, PlanRun, PlanStage, Transfers};
@@ -38,9 +39,9 @@ pub(super) struct Sum {
     pub(super) states_at_host: [u128; 2],
     pub(super) held_bytes: u128,
     pub(super) shared_bytes: u128,
-    /// Stash of a micro-batch, and weights that an update changes, of which a micro-batch in flight may need an earlier version: by the first stage that
-    /// the layers' passes are on, which says how many there are.
-    pub(super) between: BTreeMap<usize, [u128; 2]>,
+    /// Stash of a micro-batch, and weights that an update changes, of which a micro-batch in flight may need an earlier version: by the stages of the layers'
+    /// forward and backward passes, which say how many there are.
+    pub(super) between: BTreeMap<[usize; 2], [u128; 2]>,
     pub(super) host_bytes: u128,
     pub(super) workspace_bytes: u128,
 }
@@ -57,10 +58,10 @@ impl Sum {
         self.held_bytes + self.shared_bytes.div_ceil(placed.copies() as u128)
     }
 
-    /// What a device holds with so many micro-batches in flight, and as many versions of the weights as it has then, by the first stage that passes are on.
-    pub(super) fn bytes(&self, placed: &Placed, counts: &dyn Fn(usize) -> [u64; 2]) -> u128 {
-        let between = self.between.iter().map(|(&first, [stash, weights])| {
-            let [in_flight, versions] = counts(first);
+    /// What a device holds with so many micro-batches in flight, and as many versions of the weights as it has then, by the stages of both passes.
+    pub(super) fn bytes(&self, placed: &Placed, counts: &dyn Fn([usize; 2]) -> [u64; 2]) -> u128 {
+        let between = self.between.iter().map(|(&ends, [stash, weights])| {
+            let [in_flight, versions] = counts(ends);
             u128::from(in_flight) * stash + u128::from(versions.saturating_sub(1)) * weights
         });
         self.base_bytes(placed) + between.sum::<u128>() + self.workspace_bytes
@@ -74,6 +75,7 @@ impl Checker<'_> {
         let parts = self.parts(plan, &placed)?;
         self.told_of_recomputation(plan, &parts);
         let mut sums = self.modal_sums(&placed, &parts);
+        self.share_out(plan, &placed, &mut sums)?;
         self.add_crossings((&placed, &parts), &|size| size, &mut sums);
         self.add_copies(&placed, &parts, &mut sums);
         self.stated_split(plan, self.split_parts(&placed, &parts));
@@ -104,6 +106,27 @@ impl Checker<'_> {
         Some(objective_ms)
     }
 
+    /// Where workers run both phases at once, what passes take on the shares that stages state; `None` where some work never ends.
+    fn share_out(&mut self, plan: &Plan, placed: &[Placed], sums: &mut [Sum]) -> Option<()> {
+        let (instance, settings) = (self.instance, self.settings);
+        if settings.worker == WorkerMode::Sequential {
+            return Some(());
+        }
+        let mut do_end = true;
+        for (k, (placed, sum)) in placed.iter().zip(sums).enumerate() {
+            let working = WorkingStage {
+                k,
+                stage: &plan.stages[k],
+                kind: &instance.cluster.kinds[placed.kind],
+                work_ns: sum.work_ns,
+            };
+            let on_shares_ns = working.on_shares_ns(settings, &mut self.violations);
+            do_end &= on_shares_ns.is_some();
+            sum.work_ns = on_shares_ns.unwrap_or_default();
+        }
+        do_end.then_some(())
+    }
+
     /// The recomputed stages, as they are run.
     fn pipeline(&self, placed: &[Placed]) -> Pipeline {
         let stage = |(figures, placed): (&Figures, &Placed)| {
@@ -125,7 +148,10 @@ impl Checker<'_> {
         Pipeline {
             stages: self.figures.iter().zip(placed).map(stage).collect(),
             trains: self.settings.mode.trains(),
-            channels: Channels::Shared,
+            channels: match self.settings.worker {
+                WorkerMode::Sequential => Channels::Shared,
+                WorkerMode::Concurrent => Channels::Split,
+            },
             has_links: self.settings.communication.has_links(),
         }
     }
@@ -141,12 +167,19 @@ impl Checker<'_> {
         ns as f64 / NS_PER_MS
     }
 
-    /// A time as plans count it: in whole ns where they are run, and to the last digit where they are not.
+    /// A time as plans count it: in whole ns where they are run, in whole ticks where shares weigh one against another, and to the last digit elsewhere.
     pub(super) fn counted_ns(&self, ns: f64) -> f64 {
-        match self.settings.ticks_per_ns {
-            1 => ns.round(),
-            _ => ns,
+        match self.counted_ticks() {
+            Some(ticks) => (ns * ticks).round() / ticks,
+            None => ns,
         }
+    }
+
+    /// Of how many ticks a ns is where times are whole ones.
+    pub(super) fn counted_ticks(&self) -> Option<f64> {
+        let ticks = self.settings.ticks_per_ns;
+        let are_weighed = self.settings.worker == WorkerMode::Concurrent;
+        (ticks == 1 || are_weighed).then_some(ticks as f64)
     }
 
     pub(super) fn wrong(&mut self, field: String, found: String, expected: &str) {
@@ -175,17 +208,21 @@ impl Checker<'_> {
         shards::rounds(settings) * (members - 1.0) * message_ns
     }
 
-    /// Micro-batches in flight in a replica of a stage, and versions of the weights beside them, between passes of which the first is on a stage with so many
+    /// Micro-batches in flight in a replica of a stage, and versions of the weights beside them, between a forward and a backward pass on stages with so many
     /// replicas there and behind.
-    pub(super) fn counts_of(&self, placed: &Placed, through: u64) -> [u64; 2] {
+    pub(super) fn counts_of(&self, placed: &Placed, ways: [u64; 2]) -> [u64; 2] {
         let replicas = placed.replicas as u64;
+        let ways = ways.map(|through| through.div_ceil(replicas));
+        let longer = ways.into_iter().max().unwrap_or(0);
         let all = self.settings.micro_batches.unwrap_or(u64::MAX).div_ceil(replicas);
         let in_flight = match (self.settings.mode, self.settings.schedule) {
             (Mode::Inference, _) => 0,
             (Mode::Training, Schedule::Gpipe) => all,
             // It never waits for the end of an iteration.
-            (Mode::Training, Schedule::Pipedream) => through.div_ceil(replicas),
-            (Mode::Training, _) => through.div_ceil(replicas).min(all),
+            (Mode::Training, Schedule::Pipedream) => longer,
+            // Each phase of a stage takes up to a period.
+            (Mode::Training, Schedule::Concurrent) => ways.iter().sum::<u64>().min(all),
+            (Mode::Training, _) => longer.min(all),
         };
         [in_flight, self.versions_beside(in_flight)]
     }
@@ -232,27 +269,29 @@ impl Checker<'_> {
         let of_updates_ns = sum.updates_ns / self.updates_every() as f64;
         let ring_ms = (once_ns / self.exchanges_every(placed) as f64 + of_updates_ns) / NS_PER_MS;
         let shared = |ns: f64| ns / replicas / NS_PER_MS;
-        let trains = self.settings.mode.trains();
+        let says_weights = self.settings.mode.trains() && self.settings.worker == WorkerMode::Sequential;
         let [forward, backward] = sum.work_ns.map(shared);
         let [received, sent] =
             [RECEIVED, SENT].map(|way| shared(sum.moved_ns.iter().map(|moved| moved[way]).sum()));
+        let work = match self.settings.worker {
+            WorkerMode::Sequential => forward + backward,
+            WorkerMode::Concurrent => forward.max(backward),
+        };
         // Links work side by side, and beside the work.
         let (moved, load_ms) = match self.settings.communication.has_links() {
             true => (
                 received.max(sent) + ring_ms,
-                (forward + backward).max(received).max(sent) + ring_ms,
+                work.max(received).max(sent) + ring_ms,
             ),
-            false => (
-                received + sent + ring_ms,
-                forward + backward + received + sent + ring_ms,
-            ),
+            false => (received + sent + ring_ms, work + received + sent + ring_ms),
         };
         let [there, back] = sum.moved_ns.map(|moved| moved.map(shared));
         let ways = |[in_ms, out_ms]: [f64; 2]| Moved { in_ms, out_ms };
         let figures = Figures {
             forward_ms: forward,
             backward_ms: backward,
-            weight_ms: (trains && self.instance.network.splits_backward()).then(|| shared(sum.weight_ns)),
+            weight_ms: (says_weights && self.instance.network.splits_backward())
+                .then(|| shared(sum.weight_ns)),
             load_ms,
             communication_ms: moved,
             transfers: Transfers {
@@ -278,11 +317,13 @@ impl Checker<'_> {
         through: &[u64],
     ) {
         let trains = self.settings.mode.trains();
-        let [in_flight, versions] = self.counts_of(placed, through[k]);
+        let [in_flight, versions] = self.counts_of(placed, [through[k]; 2]);
         let counts = [in_flight, versions].map(|count| trains.then_some(count));
         [self.figures[k].in_flight, self.figures[k].weight_versions] = counts;
         self.stated_counts((k, stage), counts);
-        let bytes = sum.bytes(placed, &|first| self.counts_of(placed, through[first]));
+        let bytes = sum.bytes(placed, &|ends| {
+            self.counts_of(placed, ends.map(|stage| through[stage]))
+        });
         self.memory((k, stage), bytes);
         let at_host = sum.states_of_device(placed).0 + u128::from(in_flight) * sum.host_bytes;
         self.stated_at_host((k, stage), at_host);

@@ -23,8 +23,8 @@ pub(super) struct Part {
     pub passes: [bool; 2],
     /// Where it lies.
     pub stage: usize,
-    /// Which stage of the layer comes first in the pipeline: this one, or that of the other pass.
-    pub first: usize,
+    /// The stages of its forward and of its backward pass, of which this one is either, or both.
+    pub ends: [usize; 2],
     /// How it is run there.
     pub mode: LayerMode,
 }
@@ -69,7 +69,8 @@ impl Checker<'_> {
             .collect::<Vec<_>>()
         {
             let places = self.places(at);
-            let first = places.iter().map(|&(_, stage)| stage).min().unwrap_or_default();
+            let on = |pass: usize| places.iter().find(|(passes, _)| passes[pass]);
+            let ends = [FORWARD, BACKWARD].map(|pass| on(pass).map_or(0, |&(_, stage)| stage));
             let name = named.get(&at).map_or(NOTHING, String::as_str);
             for (passes, stage) in places {
                 let Some(mode) = self.mode_on(&placed[stage], at, name) else {
@@ -84,7 +85,7 @@ impl Checker<'_> {
                     layer: at,
                     passes,
                     stage,
-                    first,
+                    ends,
                     mode,
                 });
             }
@@ -213,10 +214,10 @@ impl Checker<'_> {
         let least_ns = of_degree.map(moved_ns).fold(f64::INFINITY, f64::min);
         let returns = settings.mode.trains() && self.layer(part.layer).returns;
         let all_ns = moved_ns(&part.mode);
-        let forward_ns = match (returns, settings.ticks_per_ns) {
+        let forward_ns = match (returns, self.counted_ticks()) {
             (false, _) => all_ns,
-            (true, 1) => least_ns - (least_ns / 2.0).floor(),
-            (true, _) => least_ns / 2.0,
+            (true, Some(ticks)) => least_ns - ((least_ns * ticks).round() / 2.0).floor() / ticks,
+            (true, None) => least_ns / 2.0,
         };
         let exchanged_ns = self.exchanged_ns(part.layer, &part.mode, placed);
         let own_ns = [forward_ns, all_ns - forward_ns];

@@ -161,12 +161,9 @@ pub(super) fn times_ns(
     let idle = of.idle();
     let speed = speeds(instance, settings, of, violations);
     let ns = [0, 1].map(|phase| if idle[phase] { 0.0 } else { 1.0 / speed[phase] });
-    for (phase, ns) in ["forward", "backward"].into_iter().zip(ns) {
-        // NaN counts as endless; a stage without a device has been told so.
-        if !(ns < ENDLESS_NS || of.staff.is_empty()) {
-            let stage = of.k + 1;
-            violations.push(Violation::Unserved { stage, phase });
-        }
+    // A stage without a device has been told so.
+    if !of.staff.is_empty() {
+        unserved(of.k, ns, violations);
     }
     let [forward, backward] = ns;
     let whole_ns = |ns: f64| ns.round() as u128;
@@ -196,16 +193,8 @@ fn speeds(
     of: &StaffedStage,
     violations: &mut Vec<Violation>,
 ) -> [f64; 2] {
-    let idle = of.idle();
     let mut speed = [0.0; 2];
-    let mut known = BTreeSet::new();
-    let mut wrong = |resource: &str, share: f64| {
-        violations.push(Violation::Share {
-            stage: of.k + 1,
-            resource: resource.to_owned(),
-            share,
-        });
-    };
+    let mut stated = Stated::new(settings, (of.k, of.stage), of.idle());
     for (&kind, &devices) in of.staff {
         let kind_of_device = &instance.cluster.kinds[kind];
         let times = of.times_ns.get(&kind).copied().unwrap_or_default();
@@ -213,15 +202,8 @@ fn speeds(
             let rates = [resource.forward_rate, resource.backward_rate];
             let mut parts = [1.0; 2];
             if settings.worker == WorkerMode::Concurrent {
-                let key = share_key(kind_of_device, resource);
-                let share = of.stage.shares.get(&key).copied();
                 let ratio = [0, 1].map(|phase| rates[phase] / times[phase].max(1) as f64);
-                let wanted = wanted_share(settings.shares, idle, ratio);
-                if !share.is_some_and(|share| may_take(settings, resource, share, wanted)) {
-                    wrong(&key, share.unwrap_or(f64::NAN));
-                }
-                parts = share.map_or(parts, |share| parts_of(resource, share));
-                known.insert(key);
+                parts = stated.parts_of(kind_of_device, resource, ratio);
             }
             for phase in 0..2 {
                 let time = times[phase].max(1) as f64;
@@ -229,9 +211,122 @@ fn speeds(
             }
         }
     }
-    let others = of.stage.shares.iter().filter(|(key, _)| !known.contains(*key));
-    others.for_each(|(key, &share)| wrong(key, share));
+    stated.end(violations);
     speed
+}
+
+/// A stage in modes, whose devices are of one kind: what each does in a micro-batch when it does nothing else.
+pub(super) struct WorkingStage<'a> {
+    /// Position in the plan, from 0.
+    pub(super) k: usize,
+    pub(super) stage: &'a PlanStage,
+    pub(super) kind: &'a DeviceKind,
+    /// In either pass, with what its groups move and what it copies to its host, in ns: whole ticks.
+    pub(super) work_ns: [f64; 2],
+}
+
+impl WorkingStage<'_> {
+    /// What both passes take at the shares that are stated, in ns; `None` where some work never ends.
+    ///
+    /// A device's resources do a phase together, each its part of it, and everything that the device does in the phase goes at
+    /// this speed.
+    pub(super) fn on_shares_ns(
+        &self,
+        settings: &Settings,
+        violations: &mut Vec<Violation>,
+    ) -> Option<[f64; 2]> {
+        let idle = self.work_ns.map(|ns| ns == 0.0);
+        let resources = resources(self.kind);
+        let sum = |of: fn(&Resource) -> f64| resources.iter().map(of).sum::<f64>();
+        let whole = [sum(|own| own.forward_rate), sum(|own| own.backward_rate)];
+        let mut stated = Stated::new(settings, (self.k, self.stage), idle);
+        let mut speed = [0.0; 2];
+        for resource in resources.iter() {
+            let rates = [resource.forward_rate, resource.backward_rate];
+            let part = [0, 1].map(|phase| rates[phase] / whole[phase]);
+            // Speeds of a phase in which nothing is to be done are compared with none.
+            let time = [0, 1].map(|phase| if idle[phase] { 1.0 } else { self.work_ns[phase] });
+            let ratio = [0, 1].map(|phase| part[phase] / time[phase]);
+            let at_share = stated.parts_of(self.kind, resource, ratio);
+            (0..2).for_each(|phase| speed[phase] += part[phase] * at_share[phase]);
+        }
+        stated.end(violations);
+        let ns = [0, 1].map(|phase| match idle[phase] {
+            true => 0.0,
+            false => self.work_ns[phase] / speed[phase],
+        });
+        unserved(self.k, ns, violations);
+        let ticks = settings.ticks_per_ns as f64;
+        let whole = |ns: f64| on_shares_ns(ns * ticks) as f64 / ticks;
+        (ns[0] + ns[1] < ENDLESS_NS).then(|| ns.map(whole))
+    }
+}
+
+/// Phases that have work and do not end, of stage `k` from 0; a NaN counts as endless.
+fn unserved(k: usize, ns: [f64; 2], violations: &mut Vec<Violation>) {
+    for (phase, ns) in ["forward", "backward"].into_iter().zip(ns) {
+        let ends = ns < ENDLESS_NS;
+        if !ends {
+            violations.push(Violation::Unserved { stage: k + 1, phase });
+        }
+    }
+}
+
+/// The shares that a stage states, of which each is looked at once.
+struct Stated<'a> {
+    settings: &'a Settings,
+    k: usize,
+    stage: &'a PlanStage,
+    /// For each phase, whether there is nothing to do in it.
+    idle: [bool; 2],
+    known: BTreeSet<String>,
+    wrong: Vec<Violation>,
+}
+
+impl<'a> Stated<'a> {
+    fn new(settings: &'a Settings, (k, stage): (usize, &'a PlanStage), idle: [bool; 2]) -> Self {
+        Self {
+            settings,
+            k,
+            stage,
+            idle,
+            known: BTreeSet::new(),
+            wrong: Vec::new(),
+        }
+    }
+
+    /// What is left of both speeds of a resource, which are `ratio`, at the share that is stated for it: all where none is.
+    fn parts_of(&mut self, kind: &DeviceKind, resource: &Resource, ratio: [f64; 2]) -> [f64; 2] {
+        let key = share_key(kind, resource);
+        let share = self.stage.shares.get(&key).copied();
+        let wanted = wanted_share(self.settings.shares, self.idle, ratio);
+        let may_take = |share| may_take(self.settings, resource, share, wanted);
+        if !share.is_some_and(may_take) {
+            self.is_wrong(&key, share.unwrap_or(f64::NAN));
+        }
+        self.known.insert(key);
+        let parts = share.map_or([1.0; 2], |share| parts_of(resource, share));
+        // Shares may be off by rounding, speeds are none below 0.
+        parts.map(|part| part.max(0.0))
+    }
+
+    fn is_wrong(&mut self, resource: &str, share: f64) {
+        self.wrong.push(Violation::Share {
+            stage: self.k + 1,
+            resource: resource.to_owned(),
+            share,
+        });
+    }
+
+    /// All that is wrong: shares of what the stage does not run on, too.
+    fn end(mut self, violations: &mut Vec<Violation>) {
+        for (key, &share) in &self.stage.shares {
+            if !self.known.contains(key) {
+                self.is_wrong(key, share);
+            }
+        }
+        violations.append(&mut self.wrong);
+    }
 }
 
 /// The share that the policy wants of a resource, whose speeds in both phases are `ratio`; `None` where it leaves the choice.

@@ -272,7 +272,7 @@ impl ModalRuns<'_> {
             // More items hold no less, and take no less but where tensors then stay inside.
             let excluded = match &stage.ways {
                 None => excluded(Vec::new(), None),
-                Some(ways) if self.least(stage, ways.time) >= upper => excluded(neighbours(), None),
+                Some(ways) if self.least(stage, ways) >= upper => excluded(neighbours(), None),
                 Some(_) if is_long => {
                     let place = Pinned {
                         stage: stage.stage,
@@ -307,11 +307,12 @@ impl ModalRuns<'_> {
     }
 
     /// What a stage takes whose layers take so long, wherever it lies: on the cheaper level of every link.
-    fn least(&self, stage: &Found, time: u64) -> u64 {
+    fn least(&self, stage: &Found, ways: &Ways) -> u64 {
         let modes = self.modes;
         let degree = stage.mode.degree;
         let inside = |item: &usize| stage.items.contains(item);
-        let mut each = time;
+        let layers = modes.layers_of(&stage.items, degree).unwrap_or_default();
+        let mut each = modes.time_of(degree, &layers, ways);
         for transfer in modes.transfers.iter() {
             let is_home = inside(&transfer.producer);
             let beside = match is_home {

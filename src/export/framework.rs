@@ -69,6 +69,27 @@ fn no_group(plan: &Plan) -> Result<(), Fault> {
     ))
 }
 
+/// Refuses devices that run both phases at once, on shares: no framework is told of any.
+fn no_shares(plan: &Plan) -> Result<(), Fault> {
+    let first = |stage: &PlanStage| {
+        let (resource, share) = stage.shares.first_key_value()?;
+        let found = format!("a share of {share:.3} of `{resource}` for forward propagation");
+        Some((format!("stage {}", stage.index), found))
+    };
+    let Some((at, found)) = plan.stages.iter().find_map(first) else {
+        return Ok(());
+    };
+    Err(unsupported(
+        at,
+        found,
+        words!(
+            "{}, which has no shares; {} takes them",
+            setting::WORKER.given("sequential"),
+            setting::TO.given("json")
+        ),
+    ))
+}
+
 /// Whether the plan has been held to the memory of its devices.
 pub(super) fn is_memory_limited(instance: &Instance, plan: &Plan) -> bool {
     let kinds = plan.stages.iter().flat_map(|stage| &stage.devices);
@@ -197,24 +218,13 @@ impl Stages {
                 };
                 return Err(unsupported(at, found, expected));
             }
-            if let Some((resource, share)) = stage.shares.iter().next() {
-                let found = format!("a share of {share:.3} of `{resource}` for forward propagation");
-                return Err(unsupported(
-                    at,
-                    found,
-                    words!(
-                        "{}, which has no shares; {} takes them",
-                        setting::WORKER.given("sequential"),
-                        setting::TO.given("json")
-                    ),
-                ));
-            }
         }
         Self::in_modes(instance, plan)
     }
 
-    /// The same whatever devices and shares a stage has, for targets that look at them.
+    /// The same whatever devices a stage has, for targets that look at them.
     fn in_modes(instance: &Instance, plan: &Plan) -> Result<Self, Fault> {
+        no_shares(plan)?;
         let layers = &instance.network.layers;
         let position: HashMap<&str, usize> = layers
             .iter()

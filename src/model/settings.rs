@@ -273,7 +273,7 @@ impl Settings {
             },
             // Tied cuts are what plans without the word have.
             cuts: (self.cuts == Cuts::Separate).then_some(self.cuts),
-            worker: self.heterogeneous.then_some(self.worker),
+            worker: (self.heterogeneous || is_concurrent).then_some(self.worker),
             shares: is_concurrent.then_some(self.shares),
             share_parts: self.share_parts,
             groups: (self.heterogeneous || self.forms_groups_in_modes()).then_some(self.groups),

@@ -201,7 +201,10 @@ impl Problem {
     /// What items and transfers cost is not decided, memory is not limited, and as many transfers follow as stages with modes have.
     pub fn of_replica(&self, replicas: usize, stages: usize) -> Self {
         let alone = self.homogeneous(stages, None);
-        let settings = alone.settings.with_chunks(stages, 1).of_replica(replicas);
+        let settings = Settings {
+            worker: self.settings.worker,
+            ..alone.settings.with_chunks(stages, 1).of_replica(replicas)
+        };
         let of_modes = self.modes.iter().flat_map(|modes| modes.transfers.iter());
         let transfer = |transfer: &ModalTransfer| Transfer {
             producer: transfer.producer,

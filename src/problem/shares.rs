@@ -1,6 +1,8 @@
 //! Shares: how a worker splits each of its resources between forward and backward propagation, which run at once.
 #![doc = include_str!("../../formulations/shares.md")]
 
+use crate::model::options::Shares;
+
 /// Speeds of one resource, in stages per ns: what it does of a phase in a ns if all of it serves that phase.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Speed {
@@ -173,6 +175,38 @@ fn pareto_sums(speeds: &[Speed], allowed: &[Allowed]) -> Vec<Vec<Sum>> {
         layers.push(sums);
     }
     layers
+}
+
+/// The levels that a policy takes, of shares that each stage has for itself.
+pub fn by_policy(policy: Shares, speeds: &[Speed], allowed: &[Allowed], idle: [bool; 2]) -> Vec<Level> {
+    let wanted = match (policy, idle) {
+        (Shares::Best | Shares::Global, _) => return best(speeds, allowed, idle),
+        (Shares::Even, _) => vec![0.5; speeds.len()],
+        (Shares::Theorem, [false, false]) => theorem(speeds),
+        // Nothing to weigh: the phase that works takes everything.
+        (Shares::Theorem, [is_idle, _]) => vec![if is_idle { 0.0 } else { 1.0 }; speeds.len()],
+    };
+    nearest_of_all(&wanted, allowed)
+}
+
+/// The level of each resource that is nearest to the share that is wanted of it.
+pub(crate) fn nearest_of_all(wanted: &[f64], allowed: &[Allowed]) -> Vec<Level> {
+    let level = |(&share, levels): (&f64, &Allowed)| {
+        nearest(levels.unwrap_or_default(), share).unwrap_or(Level::linear(share))
+    };
+    wanted.iter().zip(allowed).map(level).collect()
+}
+
+/// A time on shares, rounded to the nearest ns, of two that are equally near to the lower: one over a sum of doubles, it may come out on
+/// either side of what lies midway, so that everything counts as midway which doubles cannot tell from it. `u64::MAX` for what does not
+/// end.
+pub(crate) fn whole_on_shares_ns(ns: f64) -> u64 {
+    /// What doubles cannot tell, relative to a time: more than the sums behind it are off by.
+    const MIDWAY: f64 = 1e-12;
+    let within = ns * MIDWAY;
+    // Where that is much of a ns, nothing is known to lie midway.
+    let is_midway = within < 0.25 && ns.round() - ns >= 0.5 - within;
+    ns.round() as u64 - u64::from(is_midway)
 }
 
 /// Resources of which any share goes, in the order of forward over backward speed: comparative advantage.

@@ -5,6 +5,7 @@
 //! second; `b` has a pass on each. Adam keeps four bytes for each of a trained weight, and an iteration has four micro-batches.
 
 use crate::common::by_hand;
+use crate::numbers::accepts_no_other;
 use serde_json::{Value, json};
 use stagecut::check::{Violation, check};
 use stagecut::instance::Instance;
@@ -101,25 +102,8 @@ fn plan(instance: &Instance, settings: &Settings, stages: [&Stage; 2], between: 
 
 /// A plan passes, and with any number of it changed it does not, nor with a layer that lies apart and computes something again.
 fn accepts_it_alone(instance: &Instance, settings: &Settings, plan: &Plan) {
-    let violations = check(instance, settings, plan);
-    assert!(violations.is_empty(), "{violations:#?}");
-    let whole = serde_json::to_value(plan).expect("a plan");
-    let mut numbers = vec!["/objective_ms".to_owned()];
-    for place in ["/stages", "/split"] {
-        list(&whole[&place[1..]], place, &mut numbers);
-    }
-    assert_eq!(numbers.len(), 1 + 2 * 15 + 8, "{numbers:?}");
-    for place in numbers {
-        let mut changed = whole.clone();
-        let number = changed.pointer_mut(&place).expect("a number");
-        *number = match number.as_u64() {
-            Some(count) => json!(count + 1),
-            None => json!(number.as_f64().expect("a number") + 0.001),
-        };
-        let changed: Plan = serde_json::from_value(changed).expect("a plan");
-        let violations = check(instance, settings, &changed);
-        assert!(!violations.is_empty(), "{place} may be another");
-    }
+    let numbers = accepts_no_other(instance, settings, plan, &["stages", "split"]);
+    assert_eq!(numbers, 1 + 2 * 15 + 8);
     for k in 0..2 {
         let mut changed = plan.clone();
         let mode = changed.stages[k].mode.as_mut().expect("a mode");
@@ -131,21 +115,6 @@ fn accepts_it_alone(instance: &Instance, settings: &Settings, plan: &Plan) {
 
 fn is_of(name: &str) -> impl Fn(&Violation) -> bool {
     move |violation| matches!(violation, Violation::Field { field, .. } if field.contains(name))
-}
-
-/// Where the numbers are, without those that no one counts.
-fn list(value: &Value, place: &str, numbers: &mut Vec<String>) {
-    match value {
-        Value::Object(fields) => fields
-            .iter()
-            .for_each(|(name, value)| list(value, &format!("{place}/{name}"), numbers)),
-        Value::Array(values) => values
-            .iter()
-            .enumerate()
-            .for_each(|(at, value)| list(value, &format!("{place}/{at}"), numbers)),
-        Value::Number(_) => numbers.push(place.to_owned()),
-        _ => {}
-    }
 }
 
 /// The forward pass of `b` on the first stage, its backward pass on the second.

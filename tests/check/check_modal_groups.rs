@@ -4,6 +4,7 @@
 //! keeps four bytes for each of a weight, and an iteration has four micro-batches, of eight tokens each.
 
 use crate::common::by_hand;
+use crate::numbers::accepts_no_other;
 use serde_json::{Value, json};
 use stagecut::check::{Violation, check};
 use stagecut::instance::Instance;
@@ -116,26 +117,8 @@ fn accepts_it_alone(further: Value, stages: Value) {
     let instance = instance();
     let settings = settings(&instance, further.clone());
     let plan = plan(&instance, &settings, stages);
-    let violations = check(&instance, &settings, &plan);
-    assert!(violations.is_empty(), "{violations:#?}");
-    let whole = serde_json::to_value(&plan).expect("a plan");
-    let mut numbers = vec!["/objective_ms".to_owned()];
-    list(&whole["stages"], "/stages", &mut numbers);
-    assert!(numbers.len() > 10, "{numbers:?}");
-    for place in numbers {
-        let number = whole.pointer(&place).expect("a number");
-        let others = match number.as_u64() {
-            Some(count) => vec![json!(count + 1), json!(count - count.min(1))],
-            None => vec![json!(number.as_f64().expect("a number") + 0.001)],
-        };
-        for other in others.into_iter().filter(|other| other != number) {
-            let mut changed = whole.clone();
-            *changed.pointer_mut(&place).expect("a number") = other;
-            let changed: Plan = serde_json::from_value(changed).expect("a plan");
-            let violations = check(&instance, &settings, &changed);
-            assert!(!violations.is_empty(), "{place} may be another");
-        }
-    }
+    let numbers = accepts_no_other(&instance, &settings, &plan, &["stages"]);
+    assert!(numbers > 10, "{numbers}");
     let mut without = further;
     without["groups"] = json!("given");
     let without = self::settings(&instance, without);
@@ -147,21 +130,6 @@ fn accepts_it_alone(further: Value, stages: Value) {
     assert!(violations.iter().all(is_told), "{violations:#?}");
     let text = violations[0].to_string();
     assert!(text.contains("2") && text.contains("groups=\"assign\""), "{text}");
-}
-
-/// Where the numbers are.
-fn list(value: &Value, place: &str, numbers: &mut Vec<String>) {
-    match value {
-        Value::Object(fields) => fields
-            .iter()
-            .for_each(|(name, value)| list(value, &format!("{place}/{name}"), numbers)),
-        Value::Array(values) => values
-            .iter()
-            .enumerate()
-            .for_each(|(at, value)| list(value, &format!("{place}/{at}"), numbers)),
-        Value::Number(_) => numbers.push(place.to_owned()),
-        _ => {}
-    }
 }
 
 #[test]

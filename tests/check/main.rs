@@ -8,5 +8,7 @@ mod oracles;
 mod check;
 mod check_modal_cuts;
 mod check_modal_groups;
+mod check_modal_shares;
 mod check_mutations;
 mod check_problem;
+mod numbers;

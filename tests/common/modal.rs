@@ -16,7 +16,17 @@ use stagecut::spec::{
 
 /// A small problem with anything in it that modes know.
 pub fn random_modal(seed: u64) -> InstanceSpec {
-    let mut spec = Draw(ChaCha8Rng::seed_from_u64(seed)).spec();
+    let mut draw = Draw(ChaCha8Rng::seed_from_u64(seed));
+    let layers = 1 + draw.up_to(3) as usize;
+    finished(draw.spec(layers), seed)
+}
+
+/// The same of so many layers.
+pub fn random_modal_of(layers: usize, seed: u64) -> InstanceSpec {
+    finished(Draw(ChaCha8Rng::seed_from_u64(seed)).spec(layers), seed)
+}
+
+fn finished(mut spec: InstanceSpec, seed: u64) -> InstanceSpec {
     if seed.is_multiple_of(2) {
         super::draw::add_weights(&mut spec.network.layers);
     }
@@ -43,6 +53,12 @@ pub fn random_modal_links(seed: u64) -> InstanceSpec {
 /// The same with slower links inside of nodes than between them: slower for all, of longer latency, or of less bandwidth.
 pub fn random_modal_slow_inside(seed: u64) -> InstanceSpec {
     let mut spec = random_modal(seed);
+    slow_inside(&mut spec, seed);
+    spec
+}
+
+/// Makes links inside of nodes slower than those between them, where there are nodes.
+pub fn slow_inside(spec: &mut InstanceSpec, seed: u64) {
     let link = spec.cluster.as_mut().and_then(|cluster| cluster.link.as_mut());
     if let Some(link) = link
         && let Some(nodes) = link.nodes.as_mut()
@@ -58,7 +74,6 @@ pub fn random_modal_slow_inside(seed: u64) -> InstanceSpec {
             nodes.link.latency_ms += [0.0, 0.5, 3.0][seed as usize % 3];
         }
     }
-    spec
 }
 
 /// The same with a table that two layers share, of another size at each degree.
@@ -298,9 +313,8 @@ impl Draw {
         if self.may(0.3) { self.bytes() } else { 0.0 }
     }
 
-    /// A small problem with anything in it that modes know.
-    fn spec(&mut self) -> InstanceSpec {
-        let layers = 1 + self.up_to(3) as usize;
+    /// A small problem of so many layers with anything in it that modes know.
+    fn spec(&mut self, layers: usize) -> InstanceSpec {
         let ids: Vec<String> = (0..layers).map(|at| format!("l{at}")).collect();
         let mut tensors = Vec::new();
         // Chains have a search of their own.

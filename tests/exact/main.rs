@@ -12,6 +12,7 @@ mod boundary_chain;
 mod cases;
 mod chunk_iterations;
 mod compose;
+mod concurrent_modes;
 mod constraints;
 mod context;
 mod copies;

@@ -110,11 +110,16 @@ fn drawn(seed: u64) -> InstanceSpec {
 
 /// The same on devices of one kind, or of several where they may be `unlike`.
 pub(super) fn drawn_on(seed: u64, unlike: bool) -> InstanceSpec {
-    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5e9a);
-    let mut spec = match seed % 5 {
+    let spec = match seed % 5 {
         0 => modal::random_modal_slow_inside(seed),
         _ => modal::random_modal(seed),
     };
+    with_anything(spec, seed, unlike)
+}
+
+/// A problem with features drawn each by itself.
+pub(super) fn with_anything(mut spec: InstanceSpec, seed: u64, unlike: bool) -> InstanceSpec {
+    let mut rng = ChaCha8Rng::seed_from_u64(seed ^ 0x5e9a);
     // What a layer computes again it mostly computes again in the backward pass.
     if !seed.is_multiple_of(4) {
         make_usual(&mut spec);

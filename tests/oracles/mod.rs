@@ -10,6 +10,7 @@ pub mod allocations;
 pub mod brute_force;
 pub mod chains;
 pub mod chunk_iterations;
+pub mod concurrent_modes;
 pub mod cut_and_order;
 pub mod cut_pairs;
 pub mod frontier;

@@ -11,7 +11,7 @@ use stagecut::options::{
     Cuts, DeviceOrder, Groups, Mode, Objective, Optimizer, OptimizerSharding, Schedule, StatePrecision,
 };
 use stagecut::settings::Settings;
-use stagecut::simulate::{Channels, InFlight, PhaseTimes, Pipeline, StageTimes, iteration_ns};
+use stagecut::simulate::{InFlight, PhaseTimes, Pipeline, StageTimes, iteration_ns};
 
 use super::replicas::Stage;
 use super::separate_modes::{Held, Leasts};
@@ -27,13 +27,23 @@ pub fn best_iteration_ns(instance: &Instance, settings: &Settings) -> Option<u64
 }
 
 fn best_ns(instance: &Instance, settings: &Settings, of_iterations: bool) -> Option<f64> {
+    let search = searched(instance, settings, of_iterations);
+    search.best_ns.is_finite().then_some(search.best_ns)
+}
+
+/// A search that is done.
+pub(super) fn searched<'a>(
+    instance: &'a Instance,
+    settings: &'a Settings,
+    of_iterations: bool,
+) -> Search<'a> {
     let mut search = Search::new(instance, settings, of_iterations);
     let is_tied = settings.cuts == Cuts::Tied;
     match is_tied && !search.ties_layers() {
         true => search.place(),
         false => search.place_passes(is_tied),
     }
-    search.best_ns.is_finite().then_some(search.best_ns)
+    search
 }
 
 pub(super) struct Search<'a> {
@@ -47,6 +57,8 @@ pub(super) struct Search<'a> {
     pub(super) stage_of: Vec<usize>,
     pub(super) back_of: Vec<usize>,
     pub(super) best_ns: f64,
+    /// The same where each plan takes as long as it may with shares that are equally good for its stages.
+    pub(super) best_at_most_ns: f64,
     /// What parts of layers add to stages at least, as far as it is known.
     pub(super) leasts: RefCell<Leasts>,
 }
@@ -70,9 +82,9 @@ pub(super) struct Run {
 
 /// A way to run a stage that fits.
 #[derive(PartialEq)]
-struct RunWay {
+pub(super) struct RunWay {
     /// Forward and backward time and ring, in whole ns.
-    times: [f64; 3],
+    pub(super) times: [f64; 3],
     /// What each layer computes again.
     names: Vec<String>,
 }
@@ -109,6 +121,7 @@ impl<'a> Search<'a> {
             stage_of: Vec::new(),
             back_of: Vec::new(),
             best_ns: f64::INFINITY,
+            best_at_most_ns: f64::INFINITY,
             leasts: RefCell::default(),
         }
     }
@@ -158,12 +171,14 @@ impl<'a> Search<'a> {
                 ..*run
             };
             let is_alike = |run: &Run| place(run) == place(&runs[0]);
-            let ns = match self.of_iterations {
+            let [ns, at_most_ns] = match (self.of_iterations, self.runs_both_at_once()) {
                 _ if self.settings.uniform && !runs.iter().all(is_alike) => return,
-                false => self.period_ns(runs),
-                true => self.iteration_ns(runs),
+                (false, _) => [self.period_ns(runs); 2],
+                (true, false) => [self.iteration_ns(runs); 2],
+                (true, true) => self.shared_iteration_ns(runs),
             };
             self.best_ns = self.best_ns.min(ns);
+            self.best_at_most_ns = self.best_at_most_ns.min(at_most_ns);
             return;
         }
         // Rows come in the order of their first devices.
@@ -404,15 +419,8 @@ impl<'a> Search<'a> {
         let (mut longest, mut once) = (0.0f64, 0.0);
         let mut behind = 0;
         for (k, &run) in runs.iter().enumerate().rev() {
-            let replicas = run.replicas as u64;
-            let all = self.settings.micro_batches.unwrap_or(u64::MAX).div_ceil(replicas);
-            let in_flight = match (self.settings.mode, self.settings.schedule) {
-                (Mode::Inference, _) => 0,
-                (_, Schedule::Gpipe) => all,
-                (_, Schedule::Pipedream) => (replicas + behind).div_ceil(replicas),
-                _ => (replicas + behind).div_ceil(replicas).min(all),
-            };
-            behind += replicas;
+            let in_flight = self.in_flight(run, behind);
+            behind += run.replicas as u64;
             let Some(held) = self.held(k, runs) else {
                 return f64::INFINITY;
             };
@@ -441,28 +449,31 @@ impl<'a> Search<'a> {
         }
     }
 
-    /// The shortest iteration of the stages over all choices of what they compute again; infinite where one does not fit. Times are whole ns:
-    /// those of every layer's group and every message are rounded.
-    fn iteration_ns(&self, runs: &[Run]) -> f64 {
-        let micro_batches = self.settings.micro_batches.unwrap() as usize;
-        let trains = self.settings.mode == Mode::Training;
+    /// Micro-batches in flight in each replica of a stage with so many replicas behind it.
+    fn in_flight(&self, run: Run, behind: u64) -> u64 {
+        let replicas = run.replicas as u64;
+        let all = self.settings.micro_batches.unwrap_or(u64::MAX).div_ceil(replicas);
+        let turns = (replicas + behind).div_ceil(replicas);
+        match (self.settings.mode, self.settings.schedule) {
+            (Mode::Inference, _) => 0,
+            (_, Schedule::Gpipe) => all,
+            (_, Schedule::Pipedream) => turns,
+            (_, Schedule::Concurrent) => (2 * turns).min(all),
+            _ => turns.min(all),
+        }
+    }
+
+    /// All ways to run each stage of an iteration that fit; `None` where a layer does not run there. Times are whole ns: those of every layer's group and every
+    /// message are rounded.
+    pub(super) fn ways_of_stages(&self, runs: &[Run]) -> Option<Vec<Vec<RunWay>>> {
         let mut choices = Vec::new();
         let mut behind = 0;
         for (k, &run) in runs.iter().enumerate().rev() {
-            let replicas = run.replicas as u64;
-            let all = (micro_batches as u64).div_ceil(replicas);
-            let in_flight = match (self.settings.mode, self.settings.schedule) {
-                (Mode::Inference, _) => 0,
-                (_, Schedule::Gpipe) => all,
-                _ => (replicas + behind).div_ceil(replicas).min(all),
-            };
-            behind += replicas;
-            let Some(held) = self
+            let in_flight = self.in_flight(run, behind);
+            behind += run.replicas as u64;
+            let held = self
                 .held(k, runs)
-                .filter(|held| self.run_somehow(&held.whole, run))
-            else {
-                return f64::INFINITY;
-            };
+                .filter(|held| self.run_somehow(&held.whole, run))?;
             let waited = match self.settings.communication.has_links() {
                 true => [0.0; 2],
                 false => self.links(k, &held, runs).map(|[received, sent]| received + sent),
@@ -474,6 +485,16 @@ impl<'a> Search<'a> {
             choices.push(ways);
         }
         choices.reverse();
+        Some(choices)
+    }
+
+    /// The shortest iteration of the stages over all choices of what they compute again; infinite where one does not fit.
+    fn iteration_ns(&self, runs: &[Run]) -> f64 {
+        let trains = self.settings.mode == Mode::Training;
+        let Some(choices) = self.ways_of_stages(runs) else {
+            return f64::INFINITY;
+        };
+        let links = self.links_of_stages(runs);
         let count: usize = choices.iter().map(Vec::len).product();
         let mut best_ns = f64::INFINITY;
         for mut code in 0..count {
@@ -485,7 +506,7 @@ impl<'a> Search<'a> {
                 let way = &choices[code % choices.len()];
                 let [forward, backward, ring] = &way.times;
                 again.push(&way.names);
-                ways.push(way);
+                ways.push(way.times);
                 code /= choices.len();
                 stages.push(Stage {
                     forward: *forward as u64,
@@ -498,7 +519,7 @@ impl<'a> Search<'a> {
                 continue;
             }
             if self.settings.communication.has_links() {
-                best_ns = best_ns.min(self.with_links_ns(runs, &ways) as f64);
+                best_ns = best_ns.min(self.with_links_ns((runs, &links), &ways) as f64);
                 continue;
             }
             // In inference backward passes take no time, and come last.
@@ -517,14 +538,22 @@ impl<'a> Search<'a> {
         layers.iter().all(|&layer| !self.modes(layer, run).is_empty())
     }
 
+    /// What links of all stages receive and send in either pass: nothing where a worker waits for that.
+    pub(super) fn links_of_stages(&self, runs: &[Run]) -> Vec<[[f64; 2]; 2]> {
+        let of = |k: usize| match self.settings.communication.has_links() {
+            true => self.links(k, &self.held(k, runs).unwrap(), runs),
+            false => [[0.0; 2]; 2],
+        };
+        (0..runs.len()).map(of).collect()
+    }
+
     /// The time of an iteration whose transfers run on links of their own, with as many micro-batches in flight as hide them where all stages have
     /// memory for these.
-    fn with_links_ns(&self, runs: &[Run], ways: &[&RunWay]) -> u64 {
-        let stages = ways.iter().zip(runs).enumerate().map(|(k, (way, run))| {
-            let links = self.links(k, &self.held(k, runs).unwrap(), runs);
+    pub(super) fn with_links_ns(&self, (runs, links): (&[Run], &[[[f64; 2]; 2]]), times: &[[f64; 3]]) -> u64 {
+        let stages = times.iter().zip(runs).zip(links).map(|((times, run), links)| {
             let phase = |pass: usize| PhaseTimes {
                 in_ns: links[pass][0] as u64,
-                work_ns: way.times[pass] as u64,
+                work_ns: times[pass] as u64,
                 out_ns: links[pass][1] as u64,
             };
             StageTimes {
@@ -532,18 +561,18 @@ impl<'a> Search<'a> {
                 backward: phase(1),
                 weight_ns: 0,
                 replicas: run.replicas as u64,
-                once_ns: way.times[2] as u64,
+                once_ns: times[2] as u64,
             }
         });
         let pipeline = Pipeline {
             stages: stages.collect(),
             trains: self.settings.mode == Mode::Training,
-            channels: Channels::Shared,
+            channels: self.channels(),
             has_links: true,
         };
         // Devices that might have several chunks have one here.
         let schedule = match self.settings.schedule {
-            Schedule::Gpipe => Schedule::Gpipe,
+            of @ (Schedule::Gpipe | Schedule::Concurrent) => of,
             _ => Schedule::OneFOneB,
         };
         let all = self.settings.run_micro_batches();
@@ -616,21 +645,21 @@ impl<'a> Search<'a> {
         (part * self.load(mode, run)).round()
     }
 
-    /// Forward and backward time of a layer in a mode, with what its group reduces, in whole ns.
+    /// Forward and backward time of a layer in a mode, with what its group reduces, in ns: whole ones where iterations are run.
     pub(super) fn passes_of_mode(&self, at: usize, mode: &LayerMode, run: Run) -> [f64; 2] {
         let trains = self.settings.mode == Mode::Training;
-        let [time, ..] = self.of_mode((at, mode), run, 0);
+        let counted = |ns: f64| if self.of_iterations { ns.round() } else { ns };
         let times = mode.times[run.kind].unwrap();
         let rates = self.rates(run.kind);
         let own = [times.forward_ns, if trains { times.backward_ns } else { 0 }];
         let longer = self.load(mode, run);
         let part = |pass: usize| own[pass] as f64 / (rates[pass] * run.parts() as f64);
         let copied = self.copied_ns(mode, run);
-        let own = [0, 1].map(|pass| (part(pass).round() * longer).round() + copied[pass]);
+        let own = [0, 1].map(|pass| counted(counted(part(pass)) * longer) + copied[pass]);
         let [gathered, exchanged] = self.exchanged_ns(at, mode, run);
         let handed = self.handed_ns(at, mode, run);
         let (gathered, exchanged) = (gathered + handed[0], exchanged + handed[1]);
-        let collective = (time - own[0] - own[1] - gathered - exchanged).round();
+        let collective = self.reduced_ns(mode, run);
         // Half of the least that is reduced at the degree is so in forward propagation.
         let layer = &self.instance.network.layers[at];
         let of_degree = layer.modes().into_owned().into_iter();
@@ -638,7 +667,10 @@ impl<'a> Search<'a> {
         let least = of_degree
             .map(|mode| self.reduced_ns(&mode, run))
             .fold(f64::INFINITY, f64::min);
-        let there = least - (least / 2.0).floor();
+        let there = match self.of_iterations {
+            true => least - (least / 2.0).floor(),
+            false => least / 2.0,
+        };
         // Where backward operators are layers of their own, a frozen layer is as any other.
         let is_explicit = self.instance.network.layers.iter().any(|layer| layer.backward);
         let returns = is_explicit || super::is_behind_trained(&self.instance.network, at);
@@ -707,7 +739,7 @@ impl<'a> Search<'a> {
         allowed
     }
 
-    /// The least work of a stage that fits, and the bytes of its gradients.
+    /// The least work of a stage that fits, of two phases at once that of the slower one, and the bytes of its gradients.
     fn work_ns(&self, held: &Held, run: Run, in_flight: u64) -> Option<(f64, f64)> {
         let layers = &held.whole;
         let choices: Vec<Vec<LayerMode>> = layers.iter().map(|&layer| self.modes(layer, run)).collect();
@@ -723,9 +755,12 @@ impl<'a> Search<'a> {
             let mut shared_bytes = held.shared_bytes - shared_twice;
             let mut workspace = held.workspace;
             let mut at_host = 0;
+            let mut passes = held.times;
             for (at, choices) in choices.iter().enumerate() {
                 let mode = &choices[code % choices.len()];
                 code /= choices.len();
+                let own = self.passes_of_mode(layers[at], mode, run);
+                (0..2).for_each(|pass| passes[pass] += own[pass]);
                 at_host += self.host_bytes(mode, run) * in_flight;
                 let add = self.of_mode((layers[at], mode), run, in_flight);
                 shared_bytes += add[3];
@@ -736,8 +771,15 @@ impl<'a> Search<'a> {
             let bytes = sums[1] + part_bytes + workspace;
             let states = self.states_at_host(&held.trained, run, false);
             let fits = self.fits(run.kind, bytes) && self.fits_host(run, at_host, states);
-            if fits && best.is_none_or(|(least, _)| sums[0] < least) {
-                best = Some((sums[0], sums[2]));
+            if !fits {
+                continue;
+            }
+            let ns = match self.runs_both_at_once() {
+                true => self.slower_ns(run.kind, passes),
+                false => sums[0],
+            };
+            if best.is_none_or(|(least, _)| ns < least) {
+                best = Some((ns, sums[2]));
             }
         }
         best

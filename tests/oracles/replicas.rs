@@ -89,6 +89,34 @@ pub fn run(stages: &[Stage], micro_batches: usize, gpipe: bool) -> Option<Run> {
     times.into_iter().map(whole).collect()
 }
 
+/// The run of stages whose replicas run forward and backward passes beside each other and move nothing: each has at most twice as many micro-batches in flight as
+/// it waits turns for the first to come back.
+pub fn run_both_at_once(stages: &[Stage], micro_batches: usize, trains: bool) -> Run {
+    let mut run: Run = vec![[Vec::new(), Vec::new()]; stages.len()];
+    for m in 0..micro_batches {
+        let mut ready = 0;
+        for (k, stage) in stages.iter().enumerate() {
+            let behind: usize = stages[k..].iter().map(|stage| stage.replicas).sum();
+            let in_flight = 2 * behind.div_ceil(stage.replicas);
+            let end = |pass: usize, before: usize| {
+                let other = m.checked_sub(before * stage.replicas)?;
+                run[k][pass].get(other).map(|&(_, end)| end)
+            };
+            let start = [Some(ready), end(0, 1), end(1, in_flight)];
+            let start = start.into_iter().flatten().max().unwrap_or(0);
+            ready = start + stage.forward;
+            run[k][0].push((start, ready));
+        }
+        for (k, stage) in stages.iter().enumerate().rev().filter(|_| trains) {
+            let before = m.checked_sub(stage.replicas).map(|other| run[k][1][other].1);
+            let start = ready.max(before.unwrap_or(0));
+            ready = start + stage.backward;
+            run[k][1].push((start, ready));
+        }
+    }
+    run
+}
+
 /// When the last pass ends.
 pub fn makespan(run: &Run) -> u64 {
     let passes = run.iter().flatten().flatten();

@@ -250,6 +250,11 @@ impl Search<'_> {
         }
         let part_bytes = (shared / run.copies() as f64).ceil();
         // Some replica has so many micro-batches, one after the other.
+        let ns = if self.runs_both_at_once() {
+            self.slower_at_least_ns(run.kind, ns)
+        } else {
+            ns
+        };
         let least_ns = match self.of_iterations {
             true => ns * self.settings.run_micro_batches().div_ceil(run.replicas as u64) as f64,
             false => ns / run.replicas as f64,
@@ -405,6 +410,7 @@ impl Search<'_> {
         match self.settings.schedule {
             Schedule::Gpipe => all,
             Schedule::Pipedream => behind.div_ceil(own),
+            Schedule::Concurrent => self.in_flight_at_once(layer, runs).min(all),
             _ => behind.div_ceil(own).min(all),
         }
     }

@@ -3,6 +3,7 @@
 //! With every resource that has levels at one of them, the best shares of the others are a linear program, whose vertices are
 //! few. So it tries every combination of levels, and every vertex for each.
 
+use stagecut::cluster::{DeviceKind, Resource};
 use stagecut::cost::allocation::StageWork;
 use stagecut::options::Shares;
 use stagecut::shares::Level;
@@ -10,6 +11,9 @@ use stagecut::workers::{Choice, Workers};
 
 /// How much nearer one of two levels must be: of equally near ones the smaller share counts.
 const TIE: f64 = 1e-9;
+
+/// By how much speeds may differ that are one, relatively.
+const SAME: f64 = 1e-12;
 
 /// A resource type in all devices of a class.
 struct Part {
@@ -66,9 +70,81 @@ impl Stage {
         Some(stage)
     }
 
+    /// A stage on devices of one kind, of which each takes so long for its part of either phase with all that it is, in ns.
+    pub(super) fn on_kind(kind: &DeviceKind, equal_parts: Option<usize>, alone_ns: [f64; 2]) -> Self {
+        let idle = alone_ns.map(|ns| ns == 0.0);
+        let speeds = alone_ns.map(|ns| if ns == 0.0 { 1.0 } else { 1e6 / ns });
+        let resources = &kind.resources;
+        let all = [
+            resources.iter().map(|of| of.forward_rate).sum::<f64>(),
+            resources.iter().map(|of| of.backward_rate).sum::<f64>(),
+        ];
+        let part = |of: &Resource| Part {
+            name: 0,
+            speeds: [
+                of.forward_rate / all[0] * speeds[0],
+                of.backward_rate / all[1] * speeds[1],
+            ],
+            levels: levels_of(of, equal_parts),
+        };
+        let whole = || Part {
+            name: 0,
+            speeds,
+            levels: equal_parts.map(in_equal_parts),
+        };
+        let parts = match resources.is_empty() {
+            true => vec![whole()],
+            false => resources.iter().map(part).collect(),
+        };
+        Self { parts, idle }
+    }
+
+    /// Forward and backward time in ns under a policy: all of those that are equally good where the best shares are several, but for such that others beat.
+    pub(super) fn times_ns(&self, policy: Shares) -> Vec<[f64; 2]> {
+        let mut speeds = Vec::new();
+        match self.prescribed(policy) {
+            Some(shares) => speeds.push(self.speeds_at(&shares)),
+            None => self.visit(&mut Vec::new(), &mut |reached| speeds.push(reached)),
+        }
+        let most = speeds
+            .iter()
+            .map(|&speeds| self.slower(speeds))
+            .fold(0.0, f64::max);
+        speeds.retain(|&speeds| self.slower(speeds) >= most * (1.0 - SAME));
+        let ns = |speeds: [f64; 2]| {
+            [0, 1].map(|phase| {
+                if self.idle[phase] {
+                    0.0
+                } else {
+                    1e6 / speeds[phase]
+                }
+            })
+        };
+        let all: Vec<[f64; 2]> = speeds.into_iter().map(ns).collect();
+        let is_no_more = |one: f64, other: f64| one <= other * (1.0 + SAME);
+        let mut kept: Vec<[f64; 2]> = Vec::new();
+        for times in &all {
+            let is_one = |other: &[f64; 2]| (0..2).all(|at| is_no_more(other[at], times[at]));
+            let beats =
+                |other: &[f64; 2]| is_one(other) && (0..2).any(|at| !is_no_more(times[at], other[at]));
+            if !kept.iter().any(is_one) && !all.iter().any(beats) {
+                kept.push(*times);
+            }
+        }
+        kept
+    }
+
     /// Time of the slower phase in whole ns under a policy; with `Shares::Global` at the stage's own best, which is no more than
     /// at any share for all stages.
     pub(super) fn ns(&self, policy: Shares) -> u64 {
+        whole_ns(match self.prescribed(policy) {
+            Some(shares) => self.slower(self.speeds_at(&shares)),
+            None => self.fastest(),
+        })
+    }
+
+    /// The share of every part that a policy prescribes, whatever comes of it; `None` where it asks for the best.
+    fn prescribed(&self, policy: Shares) -> Option<Vec<f64>> {
         let [forward_idle, backward_idle] = self.idle;
         let theorem = |part: &Part| match (forward_idle, backward_idle) {
             (true, _) => 0.0,
@@ -76,16 +152,19 @@ impl Stage {
             // c / (c + 1) with c = (1 / forward) / (1 / backward).
             _ => part.speeds[1] / (part.speeds[0] + part.speeds[1]),
         };
-        let prescribed = |share: &dyn Fn(&Part) -> f64| {
-            let levels: Vec<Level> = self.parts.iter().map(|part| part.at(share(part))).collect();
-            self.slower(self.speeds(&levels))
-        };
-        whole_ns(match policy {
-            Shares::Even => prescribed(&|_| 0.5),
-            Shares::Theorem => prescribed(&theorem),
-            Shares::Best | Shares::Global => self.fastest(&mut Vec::new()),
+        match policy {
+            Shares::Even => Some(vec![0.5; self.parts.len()]),
+            Shares::Theorem => Some(self.parts.iter().map(theorem).collect()),
+            Shares::Best | Shares::Global => None,
             other => unreachable!("{other} are no shares that brute force knows"),
-        })
+        }
+    }
+
+    /// Speeds of both phases where each part has the level that is nearest to its share.
+    fn speeds_at(&self, shares: &[f64]) -> [f64; 2] {
+        let parts = self.parts.iter().zip(shares);
+        let levels: Vec<Level> = parts.map(|(part, &share)| part.at(share)).collect();
+        self.speeds(&levels)
     }
 
     fn speeds(&self, levels: &[Level]) -> [f64; 2] {
@@ -103,26 +182,33 @@ impl Stage {
         working.map(|phase| speeds[phase]).fold(f64::INFINITY, f64::min)
     }
 
-    /// The best speed of the slower phase with these levels for the first parts and anything for the others.
-    ///
-    /// Free parts are given to one phase each, and one of them is split such that both phases are equally fast: some
-    /// maximum of the smaller of two linear functions over a box is such a point.
-    fn fastest(&self, levels: &mut Vec<Level>) -> f64 {
-        let Some(part) = self.parts.get(levels.len()) else {
-            return self.slower(self.speeds(levels)).max(self.fastest_split(levels));
-        };
-        let ends = [0.0, 1.0].map(Level::linear).to_vec();
+    /// The best speed of the slower phase.
+    fn fastest(&self) -> f64 {
         let mut most: f64 = 0.0;
-        for level in part.levels.clone().unwrap_or(ends) {
-            levels.push(level);
-            most = most.max(self.fastest(levels));
-            levels.pop();
-        }
+        self.visit(&mut Vec::new(), &mut |speeds| {
+            most = most.max(self.slower(speeds))
+        });
         most
     }
 
-    fn fastest_split(&self, levels: &[Level]) -> f64 {
-        let mut most: f64 = 0.0;
+    /// Speeds of both phases with these levels for the first parts and anything for the others, the best of these among them.
+    ///
+    /// Free parts are given to one phase each, and one of them is split such that both phases are equally fast: some
+    /// maximum of the smaller of two linear functions over a box is such a point.
+    fn visit(&self, levels: &mut Vec<Level>, see: &mut dyn FnMut([f64; 2])) {
+        let Some(part) = self.parts.get(levels.len()) else {
+            see(self.speeds(levels));
+            return self.visit_split(levels, see);
+        };
+        let ends = [0.0, 1.0].map(Level::linear).to_vec();
+        for level in part.levels.clone().unwrap_or(ends) {
+            levels.push(level);
+            self.visit(levels, see);
+            levels.pop();
+        }
+    }
+
+    fn visit_split(&self, levels: &[Level], see: &mut dyn FnMut([f64; 2])) {
         for (at, part) in self
             .parts
             .iter()
@@ -140,16 +226,43 @@ impl Stage {
             let share = (backward + part.speeds[1] - forward) / (part.speeds[0] + part.speeds[1]);
             if (0.0..=1.0).contains(&share) {
                 levels[at] = Level::linear(share);
-                most = most.max(self.slower(self.speeds(&levels)));
+                see(self.speeds(&levels));
             }
         }
-        most
     }
+}
+
+/// What a resource may be split at: as measured, in equal parts, or anywhere.
+fn levels_of(resource: &Resource, equal_parts: Option<usize>) -> Option<Vec<Level>> {
+    let measured = &resource.levels;
+    if measured.is_empty() {
+        return equal_parts.map(in_equal_parts);
+    }
+    let level = |share: f64| {
+        let at = |share: f64| measured.iter().find(|of| (of.share - share).abs() < TIE);
+        Level {
+            share,
+            forward: at(share).map_or(share, |of| of.forward_speed),
+            backward: at(1.0 - share).map_or(1.0 - share, |of| of.backward_speed),
+        }
+    };
+    let mut shares: Vec<f64> = measured.iter().map(|of| of.share).chain([0.0, 1.0]).collect();
+    shares.sort_by(f64::total_cmp);
+    Some(shares.into_iter().map(level).collect())
+}
+
+fn in_equal_parts(parts: usize) -> Vec<Level> {
+    let shares = (0..=parts).map(|part| part as f64 / parts as f64);
+    shares.map(Level::linear).collect()
 }
 
 /// The nearest ns, of two that are equally near to the lower; what doubles cannot tell from midway is midway.
 fn whole_ns(per_ms: f64) -> u64 {
-    let ns = 1e6 / per_ms;
+    nearest_ns(1e6 / per_ms)
+}
+
+/// The same of a time in ns.
+pub(super) fn nearest_ns(ns: f64) -> u64 {
     let lower = ns.floor();
     let slack = ns * 1e-12;
     match slack < 0.25 && (ns - lower - 0.5).abs() <= slack {

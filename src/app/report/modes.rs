@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::format::{Digits, bytes, count, percent};
+use crate::model::cluster::{Resource, ShareLevel};
 use crate::model::instance::Instance;
 use crate::model::network::{Layer, LayerMode};
 use crate::model::options::{Degrees, Objective};
@@ -167,7 +168,9 @@ fn copies(instance: &Instance, stage: &PlanStage) -> (usize, f64) {
         for [_, again] in own.filter_map(|layer| pair(layer, mode.tensor, name)) {
             let part = again.host_bytes.div_ceil(mode.context.max(1) as u64);
             layers += usize::from(part > 0);
-            ns += 2.0 * part as f64 / host.bytes_per_s * 1e9;
+            // There behind the forward pass, and back before the backward pass.
+            let both = slower(instance, stage).iter().sum::<f64>();
+            ns += both * part as f64 / host.bytes_per_s * 1e9;
         }
     }
     (layers, ns / NS_PER_MS / mode.replicas.max(1) as f64)
@@ -203,8 +206,58 @@ fn of_stage(instance: &Instance, stage: &PlanStage) -> (f64, u64) {
         }
     }
     let parts = [mode.replicas, mode.context, mode.group].map(|degree| degree as f64);
-    let ms = crate::model::units::ns_to_ms(ns) / parts.into_iter().product::<f64>();
+    // What is computed again is computed in backward propagation.
+    let [_, backward] = slower(instance, stage);
+    let ms = backward * crate::model::units::ns_to_ms(ns) / parts.into_iter().product::<f64>();
     (ms, saved_bytes)
+}
+
+/// How many times as long forward and backward propagation of a stage take on the shares that it states as on whole devices; once where it states none.
+fn slower(instance: &Instance, stage: &PlanStage) -> [f64; 2] {
+    let kind = stage.devices.first().and_then(|device| device.rsplit_once(':'));
+    let kind = kind.and_then(|(name, _)| instance.cluster.kind(name));
+    let Some(kind) = kind.map(|kind| &instance.cluster.kinds[kind]) else {
+        return [1.0; 2];
+    };
+    let whole = [Resource {
+        name: kind.name.clone(),
+        forward_rate: 1.0,
+        backward_rate: 1.0,
+        levels: Vec::new(),
+    }];
+    let resources = match kind.resources.is_empty() {
+        true => &whole[..],
+        false => &kind.resources,
+    };
+    let (mut all, mut shared) = ([0.0; 2], [0.0; 2]);
+    for resource in resources {
+        let key = match resource.name == kind.name {
+            true => kind.name.clone(),
+            false => format!("{}.{}", kind.name, resource.name),
+        };
+        let Some(&share) = stage.shares.get(&key) else {
+            return [1.0; 2];
+        };
+        let rates = [resource.forward_rate, resource.backward_rate];
+        let speeds = [
+            speed(resource, share, |level| level.forward_speed),
+            speed(resource, 1.0 - share, |level| level.backward_speed),
+        ];
+        (0..2).for_each(|pass| all[pass] += rates[pass]);
+        (0..2).for_each(|pass| shared[pass] += rates[pass] * speeds[pass]);
+    }
+    // What does nothing takes no time, however long it would take.
+    [0, 1].map(|pass| match shared[pass] > 0.0 {
+        true => all[pass] / shared[pass],
+        false => 1.0,
+    })
+}
+
+/// How fast a resource is at a share, relative to all of it: as measured where it is, else as the share says.
+fn speed(resource: &Resource, share: f64, of: fn(&ShareLevel) -> f64) -> f64 {
+    let mut levels = resource.levels.iter();
+    let level = levels.find(|level| (level.share - share).abs() < 1e-9);
+    level.map_or(share, of)
 }
 
 /// A layer's modes at a degree: the one that keeps everything, and that of the name.
@@ -259,5 +312,40 @@ fn rate(per_s: f64) -> String {
         ..10.0 => format!("{per_s:.3}"),
         ..1000.0 => format!("{per_s:.1}"),
         _ => format!("{per_s:.0}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use serde_json::{from_value, json};
+
+    /// A stage on a device of these resources, with such shares.
+    fn slower_on(resources: serde_json::Value, shares: serde_json::Value) -> [f64; 2] {
+        let spec = json!({
+            "network": {"layers": [{"id": "a", "forward_ms": 1, "backward_ms": 1}]},
+            "cluster": {"device_kinds": [{"name": "gpu", "resources": resources}]},
+        });
+        let instance = Instance::from_spec(&from_value(spec).expect("a file")).expect("an instance");
+        let stage = json!({
+            "index": 1, "forward": ["a"], "backward": ["a"], "devices": ["gpu:1"], "shares": shares, "load_ms": 1, "forward_ms": 1,
+            "backward_ms": 1, "communication_ms": 0, "memory_bytes": 0,
+        });
+        slower(&instance, &from_value(stage).expect("a stage"))
+    }
+
+    #[test]
+    fn phases_take_longer_on_shares() {
+        assert_eq!(slower_on(json!([]), json!({})), [1.0, 1.0]);
+        assert_eq!(slower_on(json!([]), json!({"gpu": 0.75})), [4.0 / 3.0, 4.0]);
+        assert_eq!(slower_on(json!([]), json!({"gpu": 0.0})), [1.0, 1.0]);
+        let two = json!([
+            {"name": "tensor", "forward_rate": 3, "backward_rate": 1}, {"name": "vector", "forward_rate": 1, "backward_rate": 1}]);
+        let shares = json!({"gpu.tensor": 0.5, "gpu.vector": 0.0});
+        assert_eq!(slower_on(two, shares), [8.0 / 3.0, 4.0 / 3.0]);
+        let levels =
+            json!([{"share": 0.25, "speed": 0.5}, {"share": 0.75, "speed": 0.8, "backward_speed": 0.4}]);
+        let measured = json!([{"name": "sm", "forward_rate": 2, "levels": levels}]);
+        assert_eq!(slower_on(measured, json!({"gpu.sm": 0.25})), [2.0, 2.5]);
     }
 }

@@ -12,7 +12,8 @@ use crate::model::settings::Settings;
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modes::{
-    Flight, INSIDE, Knapsack, LayerWays, Memory, ModalItem, ModalTransfer, Modes, Passes, StageMode,
+    INSIDE, Knapsack, LayerWays, Memory, ModalItem, ModalTransfer, Modes, Passes, PhaseShares, StageMode,
+    Way, Ways, passes_of,
 };
 use crate::problem::{Assignment, Problem, Transfer};
 
@@ -27,6 +28,8 @@ pub(super) struct Kinds<'a> {
     apart: Option<Problem>,
     /// Whether ways of a layer differ in their backward passes alone.
     has_one_forward: bool,
+    /// Whether no others than the ways that take least in all make a pass shorter.
+    is_told: bool,
     /// For every item, the first that takes and holds the same.
     alike: Vec<usize>,
     /// Ways to run stages of such items.
@@ -99,15 +102,23 @@ impl<'a> KindFamily<'a> {
         // Of several rows nobody knows where the next stage lies.
         let is_told = self.list.len() > 1 && self.modes.rows.len() == 1 && self.modes.links.node.is_some();
         let apart = is_told.then(|| between_nodes(pipeline.clone(), self.modes, &self.list));
-        let mut items = self.modes.items.iter().flatten().flatten();
+        let items = self.modes.items.iter().flatten().flatten();
+        let layers = items.flat_map(|item| &item.layers).chain(self.modes.together());
+        let layers: Vec<&LayerWays> = layers.collect();
+        let has_one_forward = layers.iter().all(|layer| has_one_forward(layer));
+        let shares = self.modes.shares.as_ref();
+        let is_told = match shares.is_none_or(PhaseShares::are_monotone) {
+            true => has_one_forward || shares.is_some(),
+            false => layers.iter().all(|layer| layer.ways.len() == 1),
+        };
         Some(Kinds {
             problem: self.problem,
             modes: self.modes,
             list: self.list.clone(),
             pipeline,
             apart,
-            has_one_forward: items.all(|item| item.layers.iter().all(has_one_forward))
-                && self.modes.together().all(has_one_forward),
+            has_one_forward,
+            is_told,
             alike: alike(self.modes),
             known: Mutex::default(),
         })
@@ -141,13 +152,28 @@ impl Kinds<'_> {
         let (modes, mode) = (self.modes, stage.mode);
         let in_flight = modes.flight.of(mode.replicas, behind);
         let ways = modes.knapsack.within(&stage.layers, in_flight, stage.room)?;
-        let [forward_ns, backward_ns] = least_works(stage.layers.iter().copied());
+        if modes.shares.is_some() {
+            return Some(self.works_on_shares_ns(stage, &ways));
+        }
+        let [forward_ns, backward_ns] = least_works(stage.layers.iter().copied(), Way::passes);
         // Where ways differ in their backward passes alone, that is what the ways take; else no way takes less in either.
         let backward_ns = match self.has_one_forward {
             true => ways.time - forward_ns,
             false => backward_ns,
         };
         Some(([forward_ns, backward_ns], ways.time))
+    }
+
+    /// The same on shares, in the ways that take least; the second time is that of the longer phase.
+    fn works_on_shares_ns(&self, stage: &StageOf, ways: &Ways) -> ([u64; 2], u64) {
+        let whole = passes_of(&stage.layers, &ways.ways);
+        let works_ns = self.modes.run_together(stage.mode.degree, whole);
+        let busy_ns = self.modes.busy(works_ns);
+        match self.is_told {
+            true => (works_ns, busy_ns),
+            // Others may take less in one of the phases.
+            false => (least_works(stage.layers.iter().copied(), Way::adds), busy_ns),
+        }
     }
 
     /// Adds the ways to run these items in one of the modes.
@@ -216,7 +242,7 @@ impl StageOptions for Kinds<'_> {
     }
 
     fn is_complete(&self) -> bool {
-        self.has_one_forward
+        self.is_told
     }
 
     fn memory_is_joint(&self) -> bool {
@@ -231,9 +257,9 @@ impl StageOptions for Kinds<'_> {
             self.modes.devices as u64,
             self.pipeline.settings.run_micro_batches(),
         ];
-        let replicas = match self.modes.flight {
-            Flight::Behind(_) => units.min(all),
-            Flight::None | Flight::All(_) => 0,
+        let replicas = match self.modes.flight.counts_behind() {
+            true => units.min(all),
+            false => 0,
         };
         Stock {
             most: Left {
@@ -371,7 +397,7 @@ fn between_nodes(mut pipeline: Problem, modes: &Modes, list: &[StageMode]) -> Pr
 pub(super) fn least_works_in(of_degrees: &[Option<ModalItem>], list: &[StageMode]) -> Option<[u64; 2]> {
     let of_degree = |mode: &StageMode| {
         let layers = &of_degrees[mode.degree].as_ref()?.layers;
-        Some(least_works(layers.iter()))
+        Some(least_works(layers.iter(), Way::adds))
     };
     list.iter().filter_map(of_degree).reduce(least)
 }
@@ -381,10 +407,10 @@ fn least(one: [u64; 2], other: [u64; 2]) -> [u64; 2] {
 }
 
 /// Forward and backward work of layers in the ways that take least in either, with what their tensor group reduces.
-fn least_works<'l>(layers: impl Iterator<Item = &'l LayerWays>) -> [u64; 2] {
+fn least_works<'l>(layers: impl Iterator<Item = &'l LayerWays>, of: fn(&Way) -> [u64; 2]) -> [u64; 2] {
     let mut sum = [0, 0];
     for layer in layers {
-        let works = layer.ways.iter().map(|way| way.passes());
+        let works = layer.ways.iter().map(of);
         let works = works.reduce(least).unwrap_or_default();
         sum = [sum[0] + works[0], sum[1] + works[1]];
     }

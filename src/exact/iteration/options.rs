@@ -8,7 +8,7 @@ use crate::problem::{Assignment, Problem};
 pub(super) struct StageOption {
     /// Forward and backward work, without transfers, in ns, each at least.
     pub works_ns: [u64; 2],
-    /// Both together at least: more than their sum, where what takes least in one pass takes more in the other.
+    /// Both together at least: more than their sum, where what takes least in one pass takes more in the other; the longer of them where devices run both at once.
     pub work_ns: u64,
     /// How many replicas the stage and those behind it may have at most, for its memory.
     pub most_left: u32,

@@ -59,10 +59,10 @@ impl Sums {
         };
         let of_item = |of_degrees: &Vec<Option<ModalItem>>| {
             let items = || degrees.iter().filter_map(|&degree| of_degrees[degree].as_ref());
-            let way_ns = |item| least(item, |way| way.passes().iter().sum::<u64>() - way.weight);
+            let way_ns = |item| least(item, |way| way.adds().iter().sum::<u64>() - way.weight);
             let costs = |item: &ModalItem| match again {
                 Some(_) => vec![(
-                    least(item, |way| way.passes().iter().sum()),
+                    least(item, |way| way.adds().iter().sum()),
                     [
                         least(item, |way| way.held_bytes),
                         kept_bytes(item),
@@ -231,7 +231,7 @@ impl Again {
                 let sum = of_block.entry((degree, block)).or_default();
                 if let (Some(none), Some(full)) = (none, full) {
                     // Only what is computed again in the backward pass is more.
-                    sum[0] += full.passes()[1].saturating_sub(none.passes()[1]);
+                    sum[0] += full.adds()[1].saturating_sub(none.adds()[1]);
                     sum[1] += none.stash_bytes.saturating_sub(full.stash_bytes);
                 }
             }
@@ -257,7 +257,7 @@ const MOST_WAYS: usize = 6;
 
 /// What a way to run a layer costs.
 fn of_way(way: &Way) -> WayCost {
-    let [forward, backward] = way.passes();
+    let [forward, backward] = way.adds();
     let input = backward - way.weight;
     [forward, input, way.weight, way.held_bytes, way.stash_bytes]
 }

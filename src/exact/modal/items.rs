@@ -93,7 +93,7 @@ impl Sum {
         for layer in &item.layers {
             let fastest = &layer.ways[0];
             let ways = layer.ways.iter().map(Bytes::of);
-            sum.time += fastest.time();
+            sum.time += fastest.adds().iter().sum::<u64>();
             sum.fastest = sum.fastest.plus(Bytes::of(fastest));
             sum.least = sum.least.plus(ways.reduce(Bytes::least).unwrap_or_default());
         }

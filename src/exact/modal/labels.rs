@@ -4,7 +4,7 @@ use crate::exact::modal::lattice::Lattice;
 use crate::exact::modal::plans::plan_of;
 use crate::exact::modal::stages::Stage;
 use crate::exact::modal::watched::{Account, Mask};
-use crate::problem::modes::{Chosen, Flight, Modes, StageMode};
+use crate::problem::modes::{Chosen, Modes, StageMode};
 use crate::problem::{Assignment, Problem};
 
 /// What a label says wherever devices lie: how it was come to, and what counts of the stages behind its ideal.
@@ -78,7 +78,7 @@ impl Counted {
             all_stages,
             least_again,
             stages: all_stages || problem.stages() < modes.devices,
-            replicas: matches!(modes.flight, Flight::Behind(_)) && modes.limits_memory(),
+            replicas: modes.flight.counts_behind() && modes.limits_memory(),
         }
     }
 

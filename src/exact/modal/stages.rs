@@ -134,15 +134,15 @@ impl Stage {
     ) -> Option<u64> {
         let modes = space.modes;
         let copies = modes.copies_of_weights(&mode) as u64;
-        if modes.has_passes_apart() {
-            // What a pass holds and may do depends on whether the other one is here, too.
+        if modes.has_passes_apart() || modes.shares.is_some() {
+            // What a pass holds and may do depends on whether the other one is here, too; what both take on shares is no sum.
             return self.known_or(
                 Asked::Copies(in_flight, copies),
                 |items| {
                     let room = modes.room(items, &mode)?;
                     let layers = modes.layers_of(items, mode.degree)?;
                     let ways = modes.knapsack.within(&layers, in_flight, room)?;
-                    Some(ways.time)
+                    Some(modes.time_of(mode.degree, &layers, &ways))
                 },
                 |ahead| space.lattice.stage(ahead, behind),
             );

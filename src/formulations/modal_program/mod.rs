@@ -233,7 +233,7 @@ impl Builder<'_> {
                 let mode = &stage.choices[c].mode;
                 let degree = self.modes.degrees[mode.degree].tensor as f64;
                 for (column, way) in ran.layers.iter().flatten() {
-                    let time = way.time() as f64 / scale;
+                    let time = way.adds().iter().sum::<u64>() as f64 / scale;
                     let each = time / mode.replicas as f64;
                     column.add_to(&mut self.busy[k], each);
                     column.add_to(&mut of_choices[c], each);

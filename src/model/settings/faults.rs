@@ -306,11 +306,6 @@ impl Settings {
         };
         let reasons = [
             (
-                self.worker == WorkerMode::Concurrent,
-                setting::WORKER.into(),
-                "workers that run both phases at once".into(),
-            ),
-            (
                 self.groups == Groups::Assign,
                 setting::GROUPS.into(),
                 "groups to be formed".into(),

@@ -5,10 +5,10 @@ use std::collections::BTreeSet;
 use super::{Settings, has_groups};
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
-use crate::model::network::Layer;
+use crate::model::network::{Layer, LayerMode};
 use crate::model::options::{
     Degrees, DeviceOrder, Groups, Objective, OptimizerOffload, OptimizerSharding, PipelineOptions, Recompute,
-    Schedule, Synchronization, WorkerMode,
+    Shares, Synchronization, WorkerMode,
 };
 use crate::model::recompute::OFFLOAD;
 use crate::model::setting;
@@ -24,8 +24,10 @@ const MOST_LOAD: f64 = 1e6;
 /// How devices work on stages.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Staffing {
-    /// Whether they share work in ways that modes know nothing of: both phases at once, groups that are listed, or of several kinds.
+    /// Whether they share work in ways that modes know nothing of: groups that are listed, or of several kinds.
     pub mixes: bool,
+    /// Whether they run both phases at once.
+    pub shares: bool,
     /// Whether they may differ.
     pub differ: bool,
     /// Whether those of one kind form groups, which stages in modes may have, too.
@@ -35,11 +37,11 @@ pub(super) struct Staffing {
 impl Staffing {
     /// Those of some kinds.
     pub(super) fn new(instance: &Instance, kinds: &[usize], (worker, groups): (WorkerMode, Groups)) -> Self {
-        let is_concurrent = worker == WorkerMode::Concurrent;
-        let forms = groups == Groups::Assign && kinds.len() == 1 && !is_concurrent;
+        let forms = groups == Groups::Assign && kinds.len() == 1;
         let has_resources = |&kind: &usize| !instance.cluster.kinds[kind].resources.is_empty();
         Self {
-            mixes: is_concurrent || (has_groups(instance, groups) && !forms),
+            mixes: has_groups(instance, groups) && !forms,
+            shares: worker == WorkerMode::Concurrent,
             differ: kinds.len() > 1 || kinds.iter().any(has_resources),
             forms,
         }
@@ -47,7 +49,7 @@ impl Staffing {
 
     /// Whether workers are told apart that are no stages in modes.
     pub(super) fn is_heterogeneous(self, modal: bool) -> bool {
-        self.mixes || (!modal && (self.differ || self.forms))
+        self.mixes || (!modal && (self.shares || self.differ || self.forms))
     }
 }
 
@@ -68,7 +70,9 @@ pub(super) struct Asked {
 impl Asked {
     /// What options ask for, of devices that work on stages so.
     pub(super) fn new(options: &PipelineOptions, instance: &Instance, staffing: Staffing) -> Self {
-        let Staffing { mixes, differ, forms } = staffing;
+        let Staffing {
+            mixes, differ, forms, ..
+        } = staffing;
         let one = || Degrees::one(1);
         let asked = Self {
             tensor: options.tensor.clone().unwrap_or_else(one),
@@ -198,12 +202,6 @@ impl Settings {
             "`iteration`, `latency` or `period`",
         );
         refuse(
-            self.schedule == Schedule::Concurrent && !self.may_have_virtual_stages(),
-            setting::SCHEDULE,
-            format!("`{}`", self.schedule),
-            "`1f1b`, `gpipe` or `pipedream`",
-        );
-        refuse(
             self.objective == Objective::Latency && !self.updates_once(),
             setting::OBJECTIVE,
             format!(
@@ -225,6 +223,7 @@ impl Settings {
         faults.extend(self.offload_faults(instance));
         faults.extend(self.unknown_iterations().into_iter().chain(self.unkept_fault()));
         faults.extend(self.gathering_fault());
+        faults.extend(self.share_faults(instance));
         if self.forms_groups_in_modes() && !self.heterogeneous {
             let kinds = self.kinds.iter().map(|&kind| &instance.cluster.kinds[kind]);
             let uncounted = kinds.filter(|kind| self.devices.or(kind.count).is_none());
@@ -235,24 +234,81 @@ impl Settings {
 
     /// Devices that share work in ways that modes know nothing of: where that is asked, what it is, and what would be known.
     fn mixed(&self) -> Option<(Setting, &'static str, &'static str)> {
-        match (self.worker, self.groups) {
+        match self.groups {
             _ if !self.heterogeneous => None,
-            (WorkerMode::Concurrent, _) => Some((
-                setting::WORKER,
-                "workers that run both phases at once",
-                "sequential ones: shares of a device are those of its own work, and say nothing of what groups move",
-            )),
-            (_, Groups::Assign) => Some((
+            Groups::Assign => Some((
                 setting::GROUPS,
                 "groups of devices of several kinds",
                 "devices of one kind: how others would share out a micro-batch depends on the mode of every layer",
             )),
-            (_, Groups::Given) => Some((
+            Groups::Given => Some((
                 setting::GROUPS,
                 "groups that the cluster lists",
                 "none, or `assign` of devices of one kind",
             )),
         }
+    }
+
+    /// Shares of stages in modes that no search of these knows.
+    fn share_faults(&self, instance: &Instance) -> Vec<Fault> {
+        if self.worker != WorkerMode::Concurrent {
+            return Vec::new();
+        }
+        let resources = self
+            .kinds
+            .iter()
+            .map(|&kind| &instance.cluster.kinds[kind].resources);
+        let has_levels = self.share_parts.is_some()
+            || (resources.clone().flatten()).any(|resource| !resource.levels.is_empty());
+        let is_sum = !has_levels
+            && self.shares != Shares::Even
+            && resources.clone().all(|resources| resources.len() < 2);
+        let at = setting::SHARES;
+        let faults = [
+            (
+                self.shares == Shares::Global,
+                words!("{} of stages in modes", at.given(self.shares)),
+                "`best`, `even` or `theorem`: each stage has shares of its own".into(),
+            ),
+            (
+                self.shares == Shares::Theorem && has_levels,
+                words!("{} of devices whose resources have levels", at.given(self.shares)),
+                "`best` or `even`: at the level that is nearest a stage of less work may take longer".into(),
+            ),
+            (
+                !is_sum
+                    && self
+                        .included(instance)
+                        .any(|layer| self.may_differ_forwards(layer)),
+                "layers whose ways differ in forward propagation, or copy to the host, on devices of several resources or levels, or with `even` shares".into(),
+                "layers that are computed again in backward propagation alone".into(),
+            ),
+        ];
+        let faults = faults.into_iter().filter(|(is_wrong, ..)| *is_wrong);
+        let fault = |(_, found, expected)| Fault::new(at, FaultKind::Contradiction { found, expected });
+        faults.map(fault).collect()
+    }
+
+    /// The layers of the mode.
+    fn included<'a>(&'a self, instance: &'a Instance) -> impl Iterator<Item = &'a Layer> {
+        (instance.network.layers.iter()).filter(|layer| self.includes(layer))
+    }
+
+    /// Whether a layer may be run in ways of one tensor degree that differ in their forward pass.
+    fn may_differ_forwards(&self, layer: &Layer) -> bool {
+        let modes = layer.modes();
+        let allowed = modes.iter().filter(|mode| self.may_run(mode));
+        let forwards = |mode: &LayerMode| -> Vec<Option<u64>> {
+            let times = self.kinds.iter().map(|&kind| mode.times[kind]);
+            times.map(|times| times.map(|times| times.forward_ns)).collect()
+        };
+        let differ = |one: &LayerMode, other: &LayerMode| {
+            one.tensor == other.tensor && (forwards(one) != forwards(other))
+        };
+        let allowed: Vec<&LayerMode> = allowed.collect();
+        allowed
+            .iter()
+            .any(|one| one.host_bytes > 0 || allowed.iter().any(|other| differ(one, other)))
     }
 
     /// Gradients that are to gather over an iteration where there is none.
@@ -335,12 +391,7 @@ impl Settings {
             let words: Vec<String> = degrees.iter().map(usize::to_string).collect();
             words.join(between)
         };
-        let layers: Vec<&Layer> = instance
-            .network
-            .layers
-            .iter()
-            .filter(|layer| self.includes(layer))
-            .collect();
+        let layers: Vec<&Layer> = self.included(instance).collect();
         let lacks = |layer: &&&Layer| degrees(layer).is_disjoint(&asked.iter().copied().collect());
         let lacking: Vec<&Layer> = layers.iter().filter(lacks).copied().collect();
         let known = |layers: &[&Layer]| -> Vec<usize> {

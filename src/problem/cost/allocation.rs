@@ -135,7 +135,7 @@ impl Workers {
                 whole_ns(forward),
                 whole_ns(forward + backward) - whole_ns(forward),
             ],
-            WorkerMode::Concurrent => [on_shares_ns(forward), on_shares_ns(backward)],
+            WorkerMode::Concurrent => [forward, backward].map(shares::whole_on_shares_ns),
         };
         self.synchronize(settings, choice, work, &mut cost);
         Some(StageLoad {
@@ -166,27 +166,13 @@ impl Workers {
     fn levels(&self, settings: &Settings, choice: &Choice, speeds: &Speeds, global: &[f64]) -> Vec<Level> {
         let (speeds, idle) = (&speeds.by_resource, speeds.idle);
         let at = |(class, resource): (usize, usize)| self.classes[class].levels[resource].as_deref();
-        let wanted: Vec<f64> = match (settings.shares, global.is_empty()) {
-            (Shares::Best, _) | (Shares::Global, true) => {
-                let allowed: Vec<Allowed> = self.resources(choice).map(at).collect();
-                return shares::best(speeds, &allowed, idle);
-            }
-            (Shares::Even, _) => vec![0.5; speeds.len()],
-            // Nothing to weigh: the phase that works takes everything.
-            (Shares::Theorem, _) if idle[0] || idle[1] => {
-                vec![if idle[0] { 0.0 } else { 1.0 }; speeds.len()]
-            }
-            (Shares::Theorem, _) => shares::theorem(speeds),
-            (Shares::Global, false) => {
-                let share = |(class, resource)| global[self.name_of(class, resource)];
-                self.resources(choice).map(share).collect()
-            }
-        };
-        let level = |(r, &share): ((usize, usize), &f64)| {
-            let levels = at(r).unwrap_or_default();
-            shares::nearest(levels, share).unwrap_or(Level::linear(share))
-        };
-        self.resources(choice).zip(&wanted).map(level).collect()
+        let allowed: Vec<Allowed> = self.resources(choice).map(at).collect();
+        if settings.shares != Shares::Global || global.is_empty() {
+            return shares::by_policy(settings.shares, speeds, &allowed, idle);
+        }
+        let share = |(class, resource)| global[self.name_of(class, resource)];
+        let wanted: Vec<f64> = self.resources(choice).map(share).collect();
+        shares::nearest_of_all(&wanted, &allowed)
     }
 
     /// The ring all-reduce of a group's gradients, once an iteration, as far as each micro-batch bears it, in ticks: every
@@ -331,18 +317,6 @@ pub fn bottleneck_ns(settings: &Settings, cost: &StageCost) -> u64 {
             phases_ns.max(cost.link_ns())
         }
     }
-}
-
-/// A time on shares, rounded to the nearest ns, of two that are equally near to the lower: one over a sum of doubles, it may come out on
-/// either side of what lies midway, so that everything counts as midway which doubles cannot tell from it. `u64::MAX` for what does not
-/// end.
-pub(super) fn on_shares_ns(ns: f64) -> u64 {
-    /// What doubles cannot tell, relative to a time: more than the sums behind it are off by.
-    const MIDWAY: f64 = 1e-12;
-    let within = ns * MIDWAY;
-    // Where that is much of a ns, nothing is known to lie midway.
-    let is_midway = within < 0.25 && ns.round() - ns >= 0.5 - within;
-    whole_ns(ns) - u64::from(is_midway)
 }
 
 /// Rounded to the nearest ns; `u64::MAX` for what does not end.

@@ -11,7 +11,8 @@
 //! Branch and bound over boxes of cells: with the fastest level in the box for either phase, the program of a box is an upper
 //! bound on `v` in it, and exact in a box of single cells. A box that could be better is halved, so that the search ends.
 
-use super::allocation::{StageWork, on_shares_ns};
+use super::allocation::StageWork;
+use crate::problem::shares::whole_on_shares_ns;
 use crate::problem::shares::{self, Level};
 use crate::problem::workers::{Choice, Workers};
 
@@ -36,7 +37,7 @@ pub(crate) struct Best {
 impl Best {
     /// A bound on the longest phase in whole ns: it is rounded as plans are, so that both agree also where real numbers lie midway.
     pub(crate) fn least_ns(&self) -> u64 {
-        on_shares_ns(self.longest_ns)
+        whole_on_shares_ns(self.longest_ns)
     }
 }
 

@@ -3,7 +3,7 @@
 use super::allocation::Allocation;
 use super::keeps_order;
 use super::virtual_stages::fullest;
-use crate::model::options::{Objective, Region};
+use crate::model::options::{Objective, Region, WorkerMode};
 use crate::problem::Problem;
 use crate::problem::modes::{Chosen, ModalStage, ModalStages, Modes, Moves};
 use crate::problem::pipeline::schedule::InFlight;
@@ -116,7 +116,10 @@ fn pipeline(problem: &Problem, stages: &ModalStages) -> Pipeline {
     Pipeline {
         stages: stages.stages.iter().map(stage).collect(),
         trains: problem.settings.mode.trains(),
-        channels: Channels::Shared,
+        channels: match problem.settings.worker {
+            WorkerMode::Sequential => Channels::Shared,
+            WorkerMode::Concurrent => Channels::Split,
+        },
         has_links: problem.settings.communication.has_links(),
     }
 }

@@ -38,6 +38,8 @@ pub(crate) struct ApartWays {
     pub together: LayerWays,
     /// Each by itself: in the one way that keeps everything; `None` where that is not asked for.
     pub alone: Option<[LayerWays; 2]>,
+    /// What a micro-batch leaves for the backward pass where that is alone.
+    pub stash_bytes: u64,
     /// Bytes of the weights that replicas of the forward pass alone share out.
     pub shared_bytes: u64,
     /// Bytes that a device sends to the backward pass of a micro-batch, or receives from the forward pass, where these lie apart.
@@ -49,12 +51,18 @@ pub(crate) struct ApartWays {
 impl ApartLayer {
     /// What a micro-batch leaves for its backward pass on a stage of a degree that has that alone.
     fn stash_bytes(&self, degree: usize) -> u64 {
-        let alone = self.degrees[degree].as_ref().and_then(|ways| ways.alone.as_ref());
-        alone.map_or(0, |[_, backward]| backward.ways[0].stash_bytes)
+        self.degrees[degree].as_ref().map_or(0, |ways| ways.stash_bytes)
     }
 }
 
 impl ApartWays {
+    /// Whatever it may be.
+    pub(super) fn layers_mut(&mut self) -> impl Iterator<Item = &mut LayerWays> {
+        [&mut self.together]
+            .into_iter()
+            .chain(self.alone.iter_mut().flatten())
+    }
+
     /// At least what either pass adds to a stage, wherever the other one is: what searches add up.
     fn least(&self, pass: Pass) -> LayerWays {
         let together = &self.together;
@@ -62,7 +70,15 @@ impl ApartWays {
             Pass::Whole => together.ways.clone(),
             Pass::Forward => vec![least_forward(&together.ways)],
             Pass::Backward => {
-                let mut ways: Vec<Way> = together.ways.iter().map(Way::backward_alone).collect();
+                let alone = self
+                    .alone
+                    .as_ref()
+                    .map(|[_, backward]| backward.ways[0].stash_bytes);
+                let of = |way: &Way| Way {
+                    stash_bytes: way.stash_bytes.min(alone.unwrap_or(u64::MAX)),
+                    ..way.backward_alone()
+                };
+                let mut ways: Vec<Way> = together.ways.iter().map(of).collect();
                 ways.sort_by_key(|way| (way.time(), way.mode));
                 ways
             }
@@ -168,6 +184,7 @@ impl Modes {
         let sent_bytes = keeps_all
             .as_ref()
             .map_or(0, |way| way.stash_bytes - version_bytes);
+        let stash_bytes = keeps_all.as_ref().map_or(0, |way| way.stash_bytes);
         let alone = keeps_all.map(|way| {
             let of = |pass: Pass, way: Way| LayerWays {
                 pass,
@@ -176,16 +193,30 @@ impl Modes {
             };
             [
                 of(Pass::Forward, way.forward_alone(held_bytes)),
-                of(Pass::Backward, way.backward_alone()),
+                of(Pass::Backward, self.backward_alone(&way)),
             ]
         });
         Some(ApartWays {
+            stash_bytes,
             alone,
             together,
             sent_bytes,
             shared_bytes: if is_shared { mode.parameter_bytes } else { 0 },
             weight_bytes: if layer.frozen { 0 } else { weight_bytes },
         })
+    }
+
+    /// The backward pass of a way where it is alone. How many micro-batches are between passes of which devices run both kinds at once is known
+    /// of whole plans alone: there is one for each stage that either way has.
+    fn backward_alone(&self, way: &Way) -> Way {
+        let alone = way.backward_alone();
+        match self.shares {
+            Some(_) => Way {
+                stash_bytes: 0,
+                ..alone
+            },
+            None => alone,
+        }
     }
 
     /// Bytes of the weights of a mode of a frozen layer on a device, of experts its part.
@@ -340,13 +371,15 @@ impl Modes {
         behind.reverse();
         for apart in self.apart.iter() {
             let [forward, backward] = apart.items.map(|item| assignment[item]);
-            if forward >= backward {
+            if forward == backward {
                 continue;
             }
             let mode = chosen.stages[backward];
-            let away = self.flight.of(mode.replicas, behind[forward] - mode.replicas);
+            let ways = [forward, backward].map(|stage| behind[stage]);
+            let away = self.flight.between(mode.replicas, ways);
             let cost = &mut costs[backward];
-            cost.memory_bytes += (away - cost.in_flight) * apart.stash_bytes(mode.degree);
+            let counted = if self.shares.is_some() { 0 } else { cost.in_flight };
+            cost.memory_bytes += (away - counted) * apart.stash_bytes(mode.degree);
         }
     }
 

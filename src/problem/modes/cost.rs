@@ -18,6 +18,8 @@ pub struct ModalStage {
     pub collective: u64,
     /// The part of it that is so in backward propagation.
     pub collective_back: u64,
+    /// Where its devices run both phases at once: what either would take, with what the tensor group reduces, if they did nothing else. Work is on shares then.
+    pub whole: Option<[u64; 2]>,
     /// Tensors that enter and leave, forward and backward.
     pub moved: [Moves; 2],
     /// Whether they do so on links beside the work.
@@ -108,7 +110,10 @@ impl ModalStage {
 
     /// What a replica is busy with for one of its micro-batches: it waits for its transfers, or one of its links may be busier.
     pub fn each(&self) -> u64 {
-        let work = self.forward + self.backward + self.collective;
+        let work = match self.whole {
+            Some(_) => self.forward.max(self.backward),
+            None => self.forward + self.backward + self.collective,
+        };
         match self.has_links {
             true => work.max(self.transfers()),
             false => work + self.transfers(),
@@ -292,6 +297,7 @@ impl Modes {
             cost.collective += way.collective;
             cost.collective_back += way.collective_back;
         }
+        cost.share_out(self, mode.degree);
         let twice = match chosen.virtual_stages {
             1 => self.surplus(items, mode.degree),
             _ => Table::default(),

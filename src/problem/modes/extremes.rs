@@ -1,6 +1,6 @@
 //! What can be said of all plans at once.
 
-use super::{INSIDE, LEVELS, LayerWays, Modes, StageMode, Way};
+use super::{INSIDE, LEVELS, LayerWays, Modes, PhaseShares, StageMode, Way};
 use crate::model::units::gcd;
 
 impl Modes {
@@ -33,7 +33,9 @@ impl Modes {
             let sums = copy.tables.iter().flat_map(|table| table.sum_ticks);
             sums.max().unwrap_or(0)
         });
-        work.sum::<u64>() + of_layers + crossing.sum::<u64>() + rings.max().unwrap_or(0) + tables.sum::<u64>()
+        let slowest = self.shares.as_ref().map_or(1.0, PhaseShares::slowest);
+        let work = ((work.sum::<u64>() + of_layers) as f64 * slowest).ceil() as u64;
+        work + crossing.sum::<u64>() + rings.max().unwrap_or(0) + tables.sum::<u64>()
     }
 
     /// What every plan's period is a multiple of, in ticks: what all times have in common, where replicas divide it and exchange nothing.
@@ -57,6 +59,7 @@ impl Modes {
         match turns {
             Some(turns)
                 if !exchanges
+                    && self.shares.is_none()
                     && !self.has_links
                     && self.copies.is_empty()
                     && common > 0

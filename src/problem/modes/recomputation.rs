@@ -368,17 +368,11 @@ mod tests {
 
     fn way(time: u64, held_bytes: u64, stash_bytes: u64, workspace_bytes: u64) -> Way {
         Way {
-            collective_back: 0,
-            recompute: String::new(),
-            mode: 0,
             forward: time,
-            backward: 0,
-            weight: 0,
-            collective: 0,
             held_bytes,
             stash_bytes,
-            host_bytes: 0,
             workspace_bytes,
+            ..Way::default()
         }
     }
 

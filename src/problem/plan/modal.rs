@@ -87,7 +87,7 @@ impl Lift<'_> {
             forward: self.names(&forward),
             backward: self.names(&of(|item| &item.backward_layers)),
             devices: devices.map(|device| format!("{kind}:{}", device + 1)).collect(),
-            shares: BTreeMap::new(),
+            shares: self.shares(row, cost),
             load_ms,
             forward_ms: shared(forward_ticks),
             backward_ms: shared(backward_ticks),
@@ -112,6 +112,13 @@ impl Lift<'_> {
             chunks_ms: Vec::new(),
             chunk_transfers: Vec::new(),
         }
+    }
+
+    /// The share of each resource, where both passes run at once.
+    fn shares(&self, row: &Row, cost: &ModalStage) -> BTreeMap<String, f64> {
+        let position = self.modes.rows.iter().position(|other| other == row);
+        let shares = self.modes.shares.as_ref().zip(position).zip(cost.whole);
+        shares.map_or_else(BTreeMap::new, |((shares, row), whole)| shares.named(row, whole))
     }
 
     /// Gradients of weights of these layers on a replica, in their modes.

@@ -102,9 +102,14 @@ fn moved_bytes(layer: &Layer, stages: [&PlanStage; 2]) -> [u64; 2] {
 /// Micro-batches between passes on two stages, in each replica of the second.
 fn in_flight_between(settings: &Settings, stages: &[PlanStage], [forward, backward]: [usize; 2]) -> u64 {
     let replicas = |stage: &PlanStage| stage.mode.as_ref().map_or(1, |mode| mode.replicas);
-    let from_end = |at: usize| stages[at..].iter().map(replicas).sum::<usize>();
-    let all = settings.in_flight_between(from_end(forward), from_end(backward));
-    all.div_ceil(replicas(&stages[backward]) as u64)
+    let own = replicas(&stages[backward]);
+    let from_end = |at: usize| stages[at..].iter().map(replicas).sum::<usize>().div_ceil(own);
+    let in_flight = settings.in_flight_between(from_end(forward), from_end(backward));
+    let most = match settings.schedule.flushes() {
+        true => settings.micro_batches.map(|all| all.div_ceil(own as u64)),
+        false => None,
+    };
+    most.map_or(in_flight, |most| in_flight.min(most))
 }
 
 /// The stage of every layer that is named in some list of its stage.

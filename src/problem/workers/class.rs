@@ -2,7 +2,7 @@
 
 use crate::model::cluster::{DeviceKind, Resource, ShareLevel};
 use crate::model::settings::Settings;
-use crate::problem::shares::Level;
+use crate::problem::shares::{Level, Speed};
 
 /// A device kind in play.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +22,8 @@ pub struct Class {
 }
 
 impl Class {
-    pub(super) fn new(kind: usize, of: &DeviceKind, settings: &Settings) -> Self {
+    /// A kind under these settings.
+    pub(crate) fn new(kind: usize, of: &DeviceKind, settings: &Settings) -> Self {
         let whole = || Resource {
             name: of.name.clone(),
             forward_rate: 1.0,
@@ -44,6 +45,23 @@ impl Class {
                 .collect(),
             resources,
         }
+    }
+
+    /// What a plan calls a resource: the kind's name where that is all one resource.
+    pub(crate) fn share_key(&self, resource: usize) -> String {
+        let name = &self.resources[resource].name;
+        match *name == self.name {
+            true => name.clone(),
+            false => format!("{}.{name}", self.name),
+        }
+    }
+
+    /// How fast each resource is.
+    pub(crate) fn rates(&self) -> impl Iterator<Item = Speed> + Clone {
+        self.resources.iter().map(|resource| Speed {
+            forward: resource.forward_rate,
+            backward: resource.backward_rate,
+        })
     }
 }
 

@@ -64,12 +64,7 @@ impl Workers {
 
     /// What a plan calls a resource: its kind's name where that is all one resource.
     pub fn share_key(&self, class: usize, resource: usize) -> String {
-        let class = &self.classes[class];
-        let name = &class.resources[resource].name;
-        match *name == class.name {
-            true => name.clone(),
-            false => format!("{}.{name}", class.name),
-        }
+        self.classes[class].share_key(resource)
     }
 
     /// Position of a resource's name in `resource_names`.

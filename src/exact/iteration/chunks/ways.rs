@@ -117,17 +117,12 @@ mod tests {
 
     fn way(backward: u64, stash_bytes: u64) -> Way {
         Way {
-            mode: 0,
             recompute: "none".into(),
             forward: 1,
             backward,
-            weight: 0,
-            collective: 0,
-            collective_back: 0,
             held_bytes: 1,
             stash_bytes,
-            host_bytes: 0,
-            workspace_bytes: 0,
+            ..Way::default()
         }
     }
 

@@ -10,6 +10,7 @@ use stages::{Boundary, Stage};
 use super::cells::Cells;
 use super::options::{Left, StageOption, StageOptions, Stock};
 use crate::exact::incumbent::Incumbent;
+use crate::model::options::WorkerMode;
 use crate::problem::Problem;
 use crate::problem::control::Control;
 use crate::problem::plan::StoppedBy;
@@ -68,6 +69,8 @@ enum Late {
     BeyondLead,
     /// All but one: phases, or a single one.
     AllButOne,
+    /// Nobody knows: a device runs both phases at once.
+    SideBySide,
 }
 
 /// What the first stages of a plan say of its iteration, in ns.
@@ -168,6 +171,7 @@ impl Relaxation {
             rests: Vec::new(),
             micro_batches: settings.run_micro_batches(),
             late: match (settings.mode.trains(), settings.schedule.is_all_forward_first()) {
+                (true, false) if settings.worker == WorkerMode::Concurrent => Late::SideBySide,
                 (true, false) => Late::BeyondLead,
                 (false, _) | (true, true) => Late::AllButOne,
             },
@@ -330,6 +334,11 @@ impl Relaxation {
                     twice_ns: (late > 0).then_some(stage.latency_ns + late * load_ns),
                 }
             }
+            Late::SideBySide => ByPasses {
+                never_ns,
+                once_ns: stage.latency_ns + others * forward_ns.max(backward_ns),
+                twice_ns: None,
+            },
             Late::AllButOne => ByPasses {
                 never_ns,
                 once_ns: stage.latency_ns + others * load_ns,

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::Relaxation;
+use super::{Late, Relaxation};
 use crate::exact::incumbent::Incumbent;
 use crate::exact::iteration::cells::Cells;
 use crate::exact::iteration::options::{StageOption, StageOptions};
@@ -24,7 +24,7 @@ pub(in crate::exact::iteration) struct Stage {
     pub way: StageOption,
     /// Forward and backward time of its worker, in ns, each at least.
     pub times: [u64; 2],
-    /// Both together at least.
+    /// What its worker is busy with of a micro-batch at least: both together, or the longer where they run at once.
     pub load_ns: u64,
     /// Time that a micro-batch spends in it and on its way to and from the next stage at least, in ns.
     pub latency_ns: u64,
@@ -143,6 +143,11 @@ impl Relaxation {
             backward_ns + cost.backward.communication_ns,
         ];
         let load_ns = way.work_ns + cost.forward.communication_ns + cost.backward.communication_ns;
+        // On its way a micro-batch has one phase behind the other.
+        let worked_ns = match self.late {
+            Late::SideBySide => times.iter().sum(),
+            Late::BeyondLead | Late::AllButOne => load_ns,
+        };
         let sent_ns = cost.forward.link_out_ns + cost.backward.link_out_ns;
         let sending_ns = match sent_ns {
             0 => 0,
@@ -162,7 +167,7 @@ impl Relaxation {
             way: *way,
             times,
             load_ns,
-            latency_ns: load_ns + on_the_way_ns,
+            latency_ns: worked_ns + on_the_way_ns,
             links_ns: [cost.forward, cost.backward].map(|pass| [pass.link_in_ns, pass.link_out_ns]),
             sending_ns,
         }

@@ -85,7 +85,10 @@ pub(crate) fn change(lower: &Level, upper: &Level) -> f64 {
 /// What a resource may do: one of its levels, or any share.
 pub type Allowed<'a> = Option<&'a [Level]>;
 
-/// The levels and shares that make the slower phase as fast as can be; a phase that is `idle` needs nothing.
+/// Speeds that doubles cannot tell from each other, relative to them.
+const ALIKE: f64 = 1e-12;
+
+/// The levels and shares that make the slower phase as fast as can be, and of these the other one; a phase that is `idle` needs nothing.
 ///
 /// All sums of speeds of resources with levels that no other sum beats in both phases, and for each of them the best shares
 /// of the free resources beside it.
@@ -95,20 +98,24 @@ pub type Allowed<'a> = Option<&'a [Level]>;
 /// Time O(r log r + s l log(s l) r) for r resources, l levels and s such sums.
 pub fn best(speeds: &[Speed], allowed: &[Allowed], idle: [bool; 2]) -> Vec<Level> {
     let free = FreeResources::new(speeds, allowed, idle);
-    let slower = |[forward, backward]: [f64; 2]| match idle {
-        [true, _] => backward,
-        [_, true] => forward,
-        _ => forward.min(backward),
+    // The slower phase that works, and the faster one.
+    let both = |[forward, backward]: [f64; 2]| match idle {
+        [true, _] => [backward, 0.0],
+        [_, true] => [forward, 0.0],
+        _ => [forward.min(backward), forward.max(backward)],
     };
     let layers = pareto_sums(speeds, allowed);
     let last = &layers[layers.len() - 1];
-    let reached = |sum: &Sum| slower(free.reach([sum.forward, sum.backward], |_, _| ()));
+    let reached = |sum: &Sum| both(free.reach([sum.forward, sum.backward], |_, _| ()));
+    let exceeds = |one: f64, other: f64| one > other * (1.0 + ALIKE);
     let mut at = 0;
-    let mut most = f64::NEG_INFINITY;
+    let mut most = [0.0; 2];
     for (position, sum) in last.iter().enumerate() {
-        let speed = reached(sum);
-        if speed > most {
-            (at, most) = (position, speed);
+        let speeds = reached(sum);
+        let is_faster =
+            exceeds(speeds[0], most[0]) || (!exceeds(most[0], speeds[0]) && exceeds(speeds[1], most[1]));
+        if position == 0 || is_faster {
+            (at, most) = (position, speeds);
         }
     }
     let mut chosen = vec![Level::linear(0.0); speeds.len()];

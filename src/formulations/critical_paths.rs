@@ -137,19 +137,107 @@ impl Asked {
         first.map_or(0.0, of_ways)
     }
 
-    /// How many items of some kinds a device has time for in an iteration of so many ns.
+    /// How many items of some kinds a device has time and memory for in an iteration of so many ns.
     pub(crate) fn most_on(&self, device: usize, kinds: &[usize], ns: f64) -> f64 {
+        let by_time = self.most_in_time(device, kinds, ns);
+        by_time.min(self.most_in_memory(device, kinds))
+    }
+
+    /// No plan takes less, in ns, than devices need to hold all items that take as long as those of a kind, as long as that is no more than so much; `u64::MAX` where they have no memory.
+    pub(crate) fn least_ns(&self, longest_ns: u64) -> u64 {
+        let whole = (0..self.kinds.len()).filter(|&k| self.kinds[k].is_whole);
+        let of_kind = |k: usize| {
+            let (devices, among) = (0..self.chunks_of.len(), self.as_long_as(k));
+            let count = self.count_of(&among) as f64;
+            let in_memory: Vec<f64> = devices.map(|d| self.most_in_memory(d, &among)).collect();
+            if in_memory.iter().sum::<f64>() < count {
+                return u64::MAX;
+            }
+            let fits = |ns: u64| {
+                let most = |(d, &most): (usize, &f64)| most.min(self.most_in_time(d, &among, ns as f64));
+                in_memory.iter().enumerate().map(most).sum::<f64>() >= count
+            };
+            if fits(0) {
+                return 0;
+            }
+            let (mut short, mut long) = (0, longest_ns);
+            while long - short > 1 {
+                let middle = short + (long - short) / 2;
+                match fits(middle) {
+                    true => long = middle,
+                    false => short = middle,
+                }
+            }
+            long
+        };
+        whole.map(of_kind).max().unwrap_or(0)
+    }
+
+    /// How many of them it has time for.
+    fn most_in_time(&self, device: usize, kinds: &[usize], ns: f64) -> f64 {
+        let chunks = &self.chunks_of[device];
+        let beside = chunks.iter().flat_map(|&c| in_turn(&self.beside_ns[c]));
+        let room_ns = (ns - self.lead_ns[device]) / self.micro_batches as f64 - beside.sum::<f64>();
+        let own_ns = |_: usize, kind: usize| self.own_ns(device, &self.kinds[kind]);
+        self.most_within((chunks, kinds), room_ns, own_ns)
+    }
+
+    /// How many of them it has memory for whenever it holds most.
+    fn most_in_memory(&self, device: usize, kinds: &[usize]) -> f64 {
+        let chunks = &self.chunks_of[device];
+        let is_own = |room: &&Room| room.in_flight.first().is_some_and(|(c, _)| chunks.contains(c));
+        let of_room = |room: &Room| {
+            let bytes = |chunk: usize, kind: usize| {
+                let own = room.in_flight.iter().find(|&&(c, _)| c == chunk);
+                let in_flight = own.map_or(0.0, |&(_, count)| count);
+                let of_ways = self.kinds[kind].ways.iter().map(|way| way.bytes);
+                let of_ways = of_ways.map(|[once, each]| once + in_flight * each);
+                of_ways.fold(f64::INFINITY, f64::min)
+            };
+            self.most_within((chunks, kinds), room.most_bytes, bytes)
+        };
+        let rooms = self.rooms.iter().filter(is_own).map(of_room);
+        rooms.fold(f64::INFINITY, f64::min)
+    }
+
+    /// How many items of some kinds chunks hold at most that have room for so much, of which an item of a kind takes a part in a chunk at least.
+    ///
+    /// A chunk that holds items that count for `m` at least, one or more each, holds `m` or fewer of them that do: these take `m` times the least that any takes for what it
+    /// counts, and every other item of the kinds takes what the least of all does. Where rows are of other kinds, what they take is beside all items of the kinds.
+    fn most_within(
+        &self,
+        (chunks, kinds): (&[usize], &[usize]),
+        room: f64,
+        cost: impl Fn(usize, usize) -> f64,
+    ) -> f64 {
         // Less than an item is, more than doubles lose.
         const ROUNDING: f64 = 1e-6;
-        let beside = self.chunks_of[device]
-            .iter()
-            .flat_map(|&c| in_turn(&self.beside_ns[c]));
-        let room_ns = (ns - self.lead_ns[device]) / self.micro_batches as f64 - beside.sum::<f64>();
-        let own = kinds.iter().map(|&kind| self.own_ns(device, &self.kinds[kind]));
-        match own.fold(f64::INFINITY, f64::min) {
-            0.0 => f64::INFINITY,
-            own_ns => (room_ns / own_ns + ROUNDING).floor().max(0.0),
+        let all = chunks.iter().flat_map(|&c| kinds.iter().map(move |&k| (c, k)));
+        let each = all.map(|(c, k)| cost(c, k)).fold(f64::INFINITY, f64::min);
+        if each <= 0.0 || each == f64::INFINITY {
+            return f64::INFINITY;
         }
+        let beside_rows = |takes_own: bool| {
+            let (mut left, mut most) = (room, 0.0);
+            let mut taken: Vec<(usize, usize)> = Vec::new();
+            for row in self.least.iter().filter(|row| chunks.contains(&row.chunk)) {
+                let is_own = row.weights.iter().any(|(kind, _)| kinds.contains(kind));
+                let is_known =
+                    |&(kind, weight): &(usize, f64)| weight < 1.0 || taken.contains(&(row.chunk, kind));
+                if (is_own && !takes_own) || row.weights.is_empty() || row.weights.iter().any(is_known) {
+                    continue;
+                }
+                let costs = row
+                    .weights
+                    .iter()
+                    .map(|&(kind, weight)| cost(row.chunk, kind) / weight);
+                left -= row.least * costs.fold(f64::INFINITY, f64::min);
+                most += if is_own { row.least } else { 0.0 };
+                taken.extend(row.weights.iter().map(|&(kind, _)| (row.chunk, kind)));
+            }
+            most + (left / each + ROUNDING).floor().max(0.0)
+        };
+        beside_rows(false).min(beside_rows(true))
     }
 }
 
@@ -444,4 +532,96 @@ impl PathProgram {
 fn in_turn(times: &ChunkTimes) -> impl Iterator<Item = f64> + use<> {
     let [forward, input, weight, _] = *times;
     [forward, input, weight].into_iter()
+}
+
+#[cfg(test)]
+mod tests {
+    use rand::{RngExt, SeedableRng};
+    use rand_chacha::ChaCha8Rng;
+
+    use super::*;
+
+    /// Two chunks of a device, kinds of which a chunk holds some, and what it has memory for; some rows say what chunks hold at least.
+    fn draw(rng: &mut ChaCha8Rng) -> Asked {
+        let mut number = |from: u32, to: u32| f64::from(rng.random_range(from..=to));
+        let mut kind = || Kind {
+            ways: vec![KindWay {
+                times_ns: vec![[number(1, 3), number(0, 2), 0.0, 0.0]; 2],
+                bytes: [number(0, 3), number(0, 3)],
+            }],
+            count: 3,
+            is_whole: true,
+        };
+        let kinds: Vec<Kind> = (0..3).map(|_| kind()).collect();
+        let mut least = |chunk: usize| {
+            let kinds = [vec![0, 1], vec![2], vec![0, 1, 2], vec![1]][number(0, 3) as usize].clone();
+            Least {
+                chunk,
+                weights: kinds.into_iter().map(|kind| (kind, number(1, 2))).collect(),
+                least: number(1, 2),
+            }
+        };
+        let least = vec![least(0), least(1), least(0), least(1)];
+        Asked {
+            kinds,
+            least,
+            chunks_of: vec![vec![0, 1]],
+            beside_ns: vec![[0.0; 4]; 2],
+            lead_ns: vec![0.0],
+            rooms: vec![Room {
+                in_flight: vec![(0, number(0, 3)), (1, number(0, 3))],
+                most_bytes: number(10, 60),
+            }],
+            micro_batches: 1,
+            ..Asked::default()
+        }
+    }
+
+    /// The most items of some kinds in chunks that keep to all rows, memory and a time, of all counts up to three; `None` where nothing keeps to them.
+    fn most_of_all(asked: &Asked, kinds: &[usize], ns: f64) -> Option<f64> {
+        let counts = (0..4usize.pow(6)).map(|code| -> Vec<f64> {
+            let digit = |at: usize| (code / 4usize.pow(at as u32) % 4) as f64;
+            (0..6).map(digit).collect()
+        });
+        let keeps = |counts: &Vec<f64>| {
+            let sum = |of: &dyn Fn(usize, usize) -> f64| -> f64 {
+                (0..6).map(|at| counts[at] * of(at / 3, at % 3)).sum()
+            };
+            let holds = |row: &Least| {
+                let own = row.weights.iter();
+                own.map(|&(kind, weight)| weight * counts[3 * row.chunk + kind])
+                    .sum::<f64>()
+                    >= row.least
+            };
+            let (room, ways) = (&asked.rooms[0], |kind: usize| &asked.kinds[kind].ways[0]);
+            sum(&|chunk, kind| ways(kind).bytes[0] + room.in_flight[chunk].1 * ways(kind).bytes[1])
+                <= room.most_bytes
+                && sum(&|chunk, kind| in_turn(&ways(kind).times_ns[chunk]).sum()) <= ns
+                && asked.least.iter().all(holds)
+        };
+        let own = |counts: Vec<f64>| -> f64 {
+            let own = kinds.iter().flat_map(|&kind| [counts[kind], counts[3 + kind]]);
+            own.sum()
+        };
+        counts.filter(keeps).map(own).reduce(f64::max)
+    }
+
+    #[test]
+    fn devices_hold_no_more_than_they_have_time_and_memory_for() {
+        let mut rng = ChaCha8Rng::seed_from_u64(5);
+        let (mut compared, mut reached) = (0, 0);
+        for _ in 0..400 {
+            let asked = draw(&mut rng);
+            let kinds = [vec![0], vec![0, 1], vec![2], vec![0, 1, 2]][rng.random_range(0..4)].clone();
+            let ns = f64::from(rng.random_range(5..40));
+            let Some(best) = most_of_all(&asked, &kinds, ns) else {
+                continue;
+            };
+            let most = asked.most_on(0, &kinds, ns);
+            assert!(most >= best, "{most}, {best}: {asked:?} {kinds:?} {ns}");
+            compared += 1;
+            reached += usize::from(most == best);
+        }
+        assert!(compared > 150 && 3 * reached > compared, "{compared} {reached}");
+    }
 }

@@ -18,7 +18,7 @@ use stagecut::problem::Problem;
 use stagecut::schedule::rules::Shape;
 use stagecut::schedule::{Moves, Placement, chunks_that_run, run};
 use stagecut::settings::Settings;
-use stagecut::spec::InstanceSpec;
+use stagecut::spec::{InstanceSpec, LayerSpec, TensorSpec};
 use stagecut::switches::Switches;
 
 use crate::oracles::modal_chunks::best_ns;
@@ -235,6 +235,76 @@ fn plans_for_megatron_are_those_of_brute_force_and_exported() {
         "{seen:?}"
     );
     assert!(7 * seen.chunked > draws && 7 * seen.again > draws, "{seen:?}");
+}
+
+/// Blocks that differ, as the first ones of a network of experts do, on devices of little memory: which blocks each chunk can compute again is told chunk by chunk, and what
+/// devices have room for beside them.
+#[test]
+fn unlike_blocks_for_megatron_are_those_of_brute_force() {
+    let (mut seen, mut tight, mut partly) = (Seen::default(), 0, 0);
+    const DRAWS: u64 = 400;
+    for seed in seeds(DRAWS) {
+        let mut rng = ChaCha8Rng::seed_from_u64(seed);
+        let mut spec = super::modal_iteration::blocks(&mut rng);
+        let count = rng.random_range(4..=5);
+        for at in spec.network.layers.len()..count {
+            let layer = spec.network.layers[0].clone();
+            spec.network.layers.push(LayerSpec {
+                id: format!("b{at}"),
+                ..layer
+            });
+            let tensor = spec.network.tensors[0].clone();
+            spec.network.tensors.push(TensorSpec {
+                producer: format!("b{}", at - 1),
+                consumers: vec![format!("b{at}")],
+                ..tensor
+            });
+        }
+        let unlike = rng.random_range(1..count);
+        let [time, bytes] = [0, 1].map(|_| f64::from(rng.random_range(1..=4)));
+        let (first, last) = spec.network.layers.split_at_mut(unlike);
+        let longer = if rng.random_bool(0.5) { first } else { last };
+        for mode in longer.iter_mut().flat_map(|layer| &mut layer.modes) {
+            for ms in [&mut mode.forward_ms, &mut mode.backward_ms] {
+                *ms = ms.map(|ms| ms * time);
+            }
+            mode.stash_bytes *= bytes;
+        }
+        (spec.pipeline.tensor, spec.pipeline.replicas) = (None, None);
+        let kind = &mut spec.cluster.as_mut().unwrap().device_kinds[0];
+        kind.count = Some(2);
+        kind.memory_bytes = Some(1e6 * f64::from(rng.random_range(8..=50)));
+        let options = PipelineOptions {
+            objective: Some(Objective::Iteration),
+            target: Some(Region::Megatron),
+            virtual_stages: Some(["2", "1,2", "choose"][seed as usize % 3].parse().unwrap()),
+            ..PipelineOptions::default()
+        };
+        let plan = compare(seed, &Instance::from_spec(&spec).unwrap(), &options, &mut seen);
+        let Some(plan) = plan.filter(|plan| plan.virtual_stages().is_some()) else {
+            continue;
+        };
+        partly += usize::from(plan.stages.iter().any(|stage| {
+            let again = stage.mode.iter().flat_map(|mode| mode.recomputed.values());
+            let again: usize = again.map(Vec::len).sum();
+            again > 0 && again < stage.forward.len()
+        }));
+        spec.cluster.as_mut().unwrap().device_kinds[0].memory_bytes = Some(1e12);
+        let instance = Instance::from_spec(&spec).unwrap();
+        let problem = Problem::new(&instance, Settings::resolve(&instance, &options).unwrap()).unwrap();
+        let free = Method::Exact(exact::Method::Exact).run(&instance, &problem, &Control::default());
+        tight += usize::from(free.unwrap().objective_ms < plan.objective_ms);
+    }
+    println!("{seen:?}, {tight} where memory matters, {partly} with blocks of either kind in a chunk");
+    let draws = draws(DRAWS) as usize;
+    assert!(
+        3 * seen.compared > 2 * draws && seen.open[0] == 0 && 50 * seen.open[1] < draws,
+        "{seen:?}"
+    );
+    assert!(
+        20 * tight > seen.compared && 200 * partly > seen.compared,
+        "{tight} {partly} {seen:?}"
+    );
 }
 
 /// Chunks of a problem that has stages in modes; `None` where it would be too large to look at all plans.

@@ -31,6 +31,9 @@ use crate::problem::plan::{Outcome, StoppedBy};
 /// How many families take their turns side by side, whatever the number of threads: what is found does not depend on it.
 const SIDE_BY_SIDE: usize = 2;
 
+/// Families that are laid out at once: what they have time and memory for takes little to say, and most of them end there.
+const NEW_AT_ONCE: usize = 16;
+
 /// Partial plans of a family that are looked at in a turn.
 const NODES_OF_A_TURN: u64 = 5_000;
 
@@ -462,23 +465,21 @@ fn search(
     Ok(stopped.next().unwrap_or(StoppedBy::Completed))
 }
 
-/// The families that are looked at next: one that nobody has looked at, for a first plan, and those that promise most.
+/// The families that are looked at next: some that nobody has looked at, for a first plan, and those that promise most.
 fn whose_turn(families: &[Family], target_ns: u64) -> Vec<usize> {
     let is_open = |family: &Family| family.stopped_by.is_none() && family.may_beat(target_ns);
     let open = || families.iter().enumerate().filter(|(_, family)| is_open(family));
     let new = open().filter_map(|(at, family)| Some((family.estimate_ns()?, at)));
-    let mut next: Vec<usize> = new.min().map(|(_, at)| at).into_iter().collect();
+    let mut new: Vec<(u64, usize)> = new.collect();
+    new.sort_unstable();
+    let mut next: Vec<usize> = new.into_iter().map(|(_, at)| at).take(NEW_AT_ONCE).collect();
     let mut others: Vec<(u32, u64, usize)> = open()
         .filter(|(at, _)| !next.contains(at))
         .map(|(at, family)| (family.rounds(), family.bound_ns, at))
         .collect();
     others.sort_unstable();
-    next.extend(
-        others
-            .into_iter()
-            .map(|(.., at)| at)
-            .take(SIDE_BY_SIDE - next.len()),
-    );
+    let beside = SIDE_BY_SIDE - next.len().min(1);
+    next.extend(others.into_iter().map(|(.., at)| at).take(beside));
     next
 }
 

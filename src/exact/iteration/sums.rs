@@ -1,6 +1,7 @@
 //! What all items come to at least in some modes: what is said of plans before anything of them is laid out.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
 
 use super::row::{self, Cost, Place, Room, Set};
 use crate::model::recompute::{FULL, NONE};
@@ -22,11 +23,19 @@ pub(super) struct Sums {
 }
 
 /// What so many blocks of each stage save and take at least that compute all again.
-#[derive(Clone, Copy)]
+#[derive(Clone)]
 pub(super) struct Again {
     pub blocks: u64,
+    most: Saved,
+    /// The same of as many blocks that follow each other, by the first of them; empty where blocks are parts of items, or lie in another order.
+    runs: Arc<[Saved]>,
+}
+
+/// What computing again takes in the backward pass at least, in ns, and saves of a micro-batch in flight at most.
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
+pub(super) struct Saved {
     pub backward_ns: u64,
-    pub saved_bytes: u64,
+    pub bytes: u64,
 }
 
 /// Sums of every list of degrees that was asked for.
@@ -99,30 +108,49 @@ impl Sums {
     /// No plan in chunks of a row of devices takes less, where every device has all its chunks: see [`row`]. `u64::MAX` where they have no memory.
     ///
     /// * `settings`: what is asked of a replica;
-    /// * `each_ns`: what every chunk takes at least of a micro-batch before a device behind it begins and when that has ended, but the first.
+    /// * `each_ns`: what every chunk takes at least of a micro-batch before a device behind it begins and when that has ended, but the first;
+    /// * `again`: what each chunk computes again.
     pub(super) fn of_chunks_ns(
         &self,
         modes: &Modes,
         mode: &StageMode,
         (settings, each_ns): (&Settings, u64),
+        again: &[Saved],
     ) -> u64 {
         // When the first micro-batch turns back, each of a device's chunks holds something of it.
-        let in_flight = vec![u64::from(settings.mode.trains()); settings.stages];
-        let rounds = settings.virtual_stages;
-        self.least_ns(
-            settings,
-            &self.rooms(modes, mode, (&in_flight, rounds)),
-            (rounds, each_ns),
-        )
+        let in_flight = u64::from(settings.mode.trains());
+        let mut of_devices = vec![Saved::default(); settings.stages];
+        for (chunk, own) in again.iter().enumerate() {
+            let device = settings.placement.device(chunk, settings.stages);
+            of_devices[device].backward_ns += own.backward_ns;
+            of_devices[device].bytes += in_flight * own.bytes;
+        }
+        let saved: Vec<(u64, u64)> = of_devices.iter().map(|own| (in_flight, own.bytes)).collect();
+        let place = |(device, own): (usize, &Saved)| Place {
+            lead_ns: each_ns.saturating_mul((device as u64).saturating_sub(1)),
+            beside_ns: own.backward_ns,
+            slower: 1.0,
+        };
+        let places: Vec<Place> = of_devices.iter().enumerate().map(place).collect();
+        self.least_ns(settings, &self.rooms(modes, mode, &saved), (&places, false))
     }
 
     /// The same of at most so many stages of a replica.
     pub(super) fn of_stages_ns(&self, modes: &Modes, mode: &StageMode, settings: &Settings) -> u64 {
+        let again = self.again.as_ref().map(|again| again.most).unwrap_or_default();
         let behind = (0..settings.stages).rev().map(|stages| stages * mode.replicas);
-        let in_flight: Vec<u64> = behind
-            .map(|behind| modes.flight.of(mode.replicas, behind))
-            .collect();
-        self.least_ns(settings, &self.rooms(modes, mode, (&in_flight, 1)), (1, 0))
+        let saved = |behind: usize| {
+            let in_flight = modes.flight.of(mode.replicas, behind);
+            (in_flight, in_flight.saturating_mul(again.bytes))
+        };
+        let saved: Vec<(u64, u64)> = behind.map(saved).collect();
+        let place = Place {
+            lead_ns: 0,
+            beside_ns: again.backward_ns,
+            slower: 1.0,
+        };
+        let places = vec![place; settings.stages];
+        self.least_ns(settings, &self.rooms(modes, mode, &saved), (&places, true))
     }
 
     /// What one micro-batch takes to pass, at least.
@@ -130,41 +158,27 @@ impl Sums {
         self.way_ns
     }
 
-    /// What devices have memory for with so many micro-batches in flight in each of their chunks.
-    fn rooms(&self, modes: &Modes, mode: &StageMode, (in_flight, rounds): (&[u64], usize)) -> Rooms {
+    /// What devices have memory for with so many micro-batches in flight in each of their chunks, of which so many bytes are saved.
+    fn rooms(&self, modes: &Modes, mode: &StageMode, saved: &[(u64, u64)]) -> Rooms {
         let copies = modes.copies_of_weights(mode) as u64;
         let [held, shared] = self.surplus_bytes;
         let all_bytes = modes
             .memory_bytes(mode.degree)
             .saturating_add(held + shared.div_ceil(copies));
-        let saved_bytes = self.again.map_or(0, |again| rounds as u64 * again.saved_bytes);
-        let room = |&in_flight: &u64| {
-            (
-                in_flight,
-                all_bytes.saturating_add(in_flight.saturating_mul(saved_bytes)),
-            )
-        };
+        let room = |&(in_flight, saved): &(u64, u64)| (in_flight, all_bytes.saturating_add(saved));
         Rooms {
             copies,
-            of_devices: in_flight.iter().map(room).collect(),
+            of_devices: saved.iter().map(room).collect(),
         }
     }
 
-    /// * `rounds`: chunks of a device;
-    /// * `each_ns`: see [`Sums::of_chunks_ns`].
-    fn least_ns(&self, settings: &Settings, rooms: &Rooms, (rounds, each_ns): (usize, u64)) -> u64 {
+    /// * `is_single`: a device has one chunk.
+    fn least_ns(&self, settings: &Settings, rooms: &Rooms, (places, is_single): (&[Place], bool)) -> u64 {
         if rooms.are_exceeded_by(self.bytes) {
             return u64::MAX;
         }
-        let again_ns = self.again.map_or(0, |again| again.backward_ns);
-        let place = |device: usize| Place {
-            lead_ns: each_ns.saturating_mul((device as u64).saturating_sub(1)),
-            beside_ns: rounds as u64 * again_ns,
-            slower: 1.0,
-        };
-        let places: Vec<Place> = (0..settings.stages).map(place).collect();
         let micro_batches = settings.run_micro_batches();
-        let of_set = |set: &Set| row::least_ns(set, micro_batches, (&places, &rooms.of(set)), rounds == 1);
+        let of_set = |set: &Set| row::least_ns(set, micro_batches, (places, &rooms.of(set)), is_single);
         self.sets.iter().map(of_set).max().unwrap_or(0).max(self.way_ns)
     }
 }
@@ -221,7 +235,7 @@ pub(super) fn kept_bytes(item: &ModalItem) -> u64 {
 impl Again {
     /// Of so many blocks at degrees; `None` where no layer of a block can.
     fn of(modes: &Modes, degrees: &[usize], count: usize) -> Option<Self> {
-        let mut of_block: BTreeMap<(usize, usize), [u64; 2]> = BTreeMap::new();
+        let mut of_block: BTreeMap<(usize, usize), Saved> = BTreeMap::new();
         for &degree in degrees {
             let items = modes.items.iter().filter_map(|degrees| degrees[degree].as_ref());
             for layer in items.flat_map(|item| &item.layers) {
@@ -231,19 +245,96 @@ impl Again {
                 let sum = of_block.entry((degree, block)).or_default();
                 if let (Some(none), Some(full)) = (none, full) {
                     // Only what is computed again in the backward pass is more.
-                    sum[0] += full.adds()[1].saturating_sub(none.adds()[1]);
-                    sum[1] += none.stash_bytes.saturating_sub(full.stash_bytes);
+                    sum.backward_ns += full.adds()[1].saturating_sub(none.adds()[1]);
+                    sum.bytes += none.stash_bytes.saturating_sub(full.stash_bytes);
                 }
             }
         }
-        let least_ns = of_block.values().map(|sum| sum[0]).min()?;
-        let most_bytes = of_block.values().map(|sum| sum[1]).max()?;
+        let any = of_block.values().map(|own| own.times(count));
+        let most = any.reduce(Saved::or)?;
+        let runs = |&degree: &usize| {
+            let ranks = ranks_in_order(modes, degree)?;
+            let blocks: Option<Vec<Saved>> = ranks
+                .iter()
+                .map(|&rank| of_block.get(&(degree, rank)).copied())
+                .collect();
+            Some(blocks?.windows(count).map(Saved::of_all).collect())
+        };
+        let runs: Option<Vec<Vec<Saved>>> = degrees.iter().map(runs).collect();
+        let both = |one: Vec<Saved>, other: Vec<Saved>| -> Vec<Saved> {
+            one.into_iter()
+                .zip(other)
+                .map(|(one, other)| one.or(other))
+                .collect()
+        };
+        let runs = runs.and_then(|runs| runs.into_iter().reduce(both));
         Some(Self {
             blocks: count as u64,
-            backward_ns: count as u64 * least_ns,
-            saved_bytes: count as u64 * most_bytes,
+            most,
+            runs: runs.unwrap_or_default().into(),
         })
     }
+
+    /// What each chunk of a row of items computes again, of so many, none of which is empty.
+    ///
+    /// Chunk `c` of `C`, from 0 on, has `c` before it and `C - c - 1` behind it with `k` blocks at least each, so that its first block is one of those from `c k` on to
+    /// `B - (C - c) k` of `B`, and the first of all is that of the first chunk. Where blocks differ, few of them can be the first ones of most chunks: the dense
+    /// blocks that a network of experts begins with are in the first chunks alone.
+    pub(super) fn of_chunks(&self, chunks: usize, is_row: bool) -> Vec<Saved> {
+        let count = self.blocks as usize;
+        let of_chunk = |chunk: usize| {
+            let behind = (chunks - chunk - 1) * count;
+            let firsts = match chunk {
+                0 => 0..1,
+                _ => chunk * count..self.runs.len().saturating_sub(behind),
+            };
+            let own = self.runs.get(firsts).filter(|_| is_row);
+            let any = own.and_then(|own| own.iter().copied().reduce(Saved::or));
+            any.unwrap_or(self.most)
+        };
+        (0..chunks).map(of_chunk).collect()
+    }
+}
+
+impl Saved {
+    /// The same of so many alike.
+    fn times(self, count: usize) -> Self {
+        Self {
+            backward_ns: count as u64 * self.backward_ns,
+            bytes: count as u64 * self.bytes,
+        }
+    }
+
+    /// The same of both.
+    fn and(self, other: Self) -> Self {
+        Self {
+            backward_ns: self.backward_ns + other.backward_ns,
+            bytes: self.bytes + other.bytes,
+        }
+    }
+
+    /// The same of either.
+    fn or(self, other: Self) -> Self {
+        Self {
+            backward_ns: self.backward_ns.min(other.backward_ns),
+            bytes: self.bytes.max(other.bytes),
+        }
+    }
+
+    fn of_all(all: &[Self]) -> Self {
+        all.iter().copied().fold(Self::default(), Self::and)
+    }
+}
+
+/// The ranks of all blocks as items hold them; `None` where these aren't in order, or a block lies in several items.
+fn ranks_in_order(modes: &Modes, degree: usize) -> Option<Vec<usize>> {
+    let ranks = |item: &Vec<Option<ModalItem>>| -> Option<BTreeSet<usize>> {
+        let layers = item[degree].as_ref()?.layers.iter();
+        Some(layers.filter_map(|layer| layer.block).collect())
+    };
+    let ranks: Option<Vec<BTreeSet<usize>>> = modes.items.iter().map(ranks).collect();
+    let ranks: Vec<usize> = ranks?.into_iter().flatten().collect();
+    ranks.is_sorted_by(|one, other| one < other).then_some(ranks)
 }
 
 /// What an item takes and holds in some way: its forward pass, gradients of inputs and of weights, bytes for good and for each micro-batch in flight.

@@ -1,6 +1,6 @@
 //! What the program of critical paths is asked: items by their kind, and what is known of chunks.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::options::{ChunkOptions, ItemWay, Rows};
 use super::places;
@@ -240,14 +240,14 @@ pub(super) fn rooms(options: &dyn ChunkOptions) -> Vec<Room> {
         let Some(limit) = row.settings.memory_limit.filter(|_| !row.memory_never_binds()) else {
             return Vec::new();
         };
-        let room = |counts: &Vec<u64>| Room {
-            in_flight: chunks
-                .iter()
-                .zip(counts)
-                .map(|(&c, &count)| (c, count as f64))
-                .collect(),
-            most_bytes: limit as f64 - (options.spare_bytes_of_row() + workspaces[device]) as f64
-                + (options.spare_bytes() * counts.iter().sum::<u64>()) as f64,
+        let room = |counts: &Vec<u64>| {
+            let own = || chunks.iter().zip(counts);
+            let spare_bytes: u64 = own().map(|(&c, &count)| count * options.spare_bytes(c)).sum();
+            Room {
+                in_flight: own().map(|(&c, &count)| (c, count as f64)).collect(),
+                most_bytes: limit as f64 - (options.spare_bytes_of_row() + workspaces[device]) as f64
+                    + spare_bytes as f64,
+            }
         };
         moments.iter().map(room).collect()
     };
@@ -283,8 +283,9 @@ fn least(options: &dyn ChunkOptions, told: &Told, (order, is_row): (&[usize], bo
         return all;
     }
     for chunk in 0..chunks {
+        let kinds = kinds_of_chunk((options, told), (order, is_row), chunk);
         let mut at_least = |weigh: &dyn Fn(&Parts) -> u64, least: u64| {
-            let weights = told.parts.iter().enumerate();
+            let weights = told.parts.iter().enumerate().filter(|(k, _)| kinds.contains(k));
             let weights = weights.map(|(k, parts)| (k, weigh(parts) as f64));
             all.push(Least {
                 chunk,
@@ -308,16 +309,40 @@ fn least(options: &dyn ChunkOptions, told: &Told, (order, is_row): (&[usize], bo
     all
 }
 
+/// The kinds of items that may lie in a chunk: where items are a chain and no chunk is empty, chunks before it and behind it hold as many as they must.
+fn kinds_of_chunk(
+    (options, told): (&dyn ChunkOptions, &Told),
+    (order, is_row): (&[usize], bool),
+    chunk: usize,
+) -> BTreeSet<usize> {
+    let least = options.least_blocks();
+    let own = |&item: &usize| if least > 0 { options.blocks(item) } else { 1 };
+    let each = least.max(1);
+    let [ahead, behind] = [chunk, options.laid().chunks() - chunk - 1].map(|others| others as u64 * each);
+    let mut left: u64 = order.iter().map(own).sum();
+    let (mut before, mut kinds) = (0, BTreeSet::new());
+    for item in order {
+        left -= own(item);
+        if !is_row || (before >= ahead && left >= behind) {
+            kinds.extend(told.shares[*item].iter().map(|&(kind, _)| kind));
+        }
+        before += own(item);
+    }
+    kinds
+}
+
 /// Whether no chunk is empty.
 pub(super) fn is_full(options: &dyn ChunkOptions) -> bool {
-    options.row().settings.all_stages || options.beside_ns().is_some()
+    options.row().settings.all_stages || options.again_ns(0).is_some()
 }
 
 /// What chunks of a chain pay for transfers at least, where these block and no chunk is empty.
 pub(super) fn beside_ns(options: &dyn ChunkOptions, is_row: bool) -> Vec<ChunkTimes> {
     let (problem, of) = (options.row(), options.laid());
-    let backward_ns = options.beside_ns();
-    let mut beside = vec![[0.0, backward_ns.unwrap_or(0) as f64, 0.0, 0.0]; of.chunks()];
+    let again_ns = |chunk: usize| options.again_ns(chunk).unwrap_or(0) as f64;
+    let mut beside: Vec<ChunkTimes> = (0..of.chunks())
+        .map(|chunk| [0.0, again_ns(chunk), 0.0, 0.0])
+        .collect();
     let settings = &problem.settings;
     if !is_row || !is_full(options) || settings.communication != Communication::Blocking {
         return beside;

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use super::super::kinds::{least_at, least_works_in, of_least, ring_levels, transfer_at};
-use super::super::sums::{self, Again, KnownSums, kept_bytes, least};
+use super::super::sums::{self, Again, KnownSums, Saved, kept_bytes, least};
 use super::options::{ChunkOptions, ItemWay};
 use super::seats::Seats;
 use super::ways::Held;
@@ -25,8 +25,8 @@ pub(in crate::exact) struct ChunkKind<'a> {
     rows: Vec<Problem>,
     /// The number of the first device of every place, where it is known.
     starts: Vec<usize>,
-    /// What chunks compute again, where as many blocks of each do.
-    again: Option<Again>,
+    /// What each chunk computes again, where as many blocks of each do.
+    again: Option<ChunksAgain>,
     /// Whether every layer has one way to run.
     has_one_way: bool,
     /// What a chunk takes for each item once an iteration at least, in ns.
@@ -39,8 +39,16 @@ pub(in crate::exact) struct ChunkFamily<'a> {
     modes: &'a Modes,
     chunks: &'a ModalChunks,
     seats: Seats,
-    again: Option<Again>,
+    again: Option<ChunksAgain>,
     bound_ns: u64,
+}
+
+/// What the first blocks of each chunk take and save that compute all again.
+#[derive(Clone)]
+struct ChunksAgain {
+    /// How many these are.
+    blocks: u64,
+    of_chunks: Vec<Saved>,
 }
 
 impl<'a> ChunkFamily<'a> {
@@ -57,19 +65,25 @@ impl<'a> ChunkFamily<'a> {
             let sums = known.of(list.iter().map(|mode| mode.degree).collect())?;
             let is_full = is_row && (settings.all_stages || sums.again.is_some());
             let each_ns = |mode: &StageMode| match is_full {
-                true => least_chunk_ns(modes, mode.degree, sums.again),
+                true => least_chunk_ns(modes, mode.degree, sums.again.as_ref()),
                 false => 0,
             };
+            let again = sums.again.as_ref().map(|again| ChunksAgain {
+                blocks: again.blocks,
+                of_chunks: again.of_chunks(settings.chunks(), is_row),
+            });
+            let saved = again.as_ref().map_or(&[][..], |again| &again.of_chunks);
             let bounds_ns = list
                 .iter()
-                .map(|mode| sums.of_chunks_ns(modes, mode, (settings, each_ns(mode))));
+                .map(|mode| sums.of_chunks_ns(modes, mode, (settings, each_ns(mode)), saved));
+            let bound_ns = bounds_ns.min()?;
             Some(Self {
                 problem,
                 modes,
                 chunks,
                 seats,
-                again: sums.again,
-                bound_ns: bounds_ns.min()?,
+                again,
+                bound_ns,
             })
         };
         let of_seats = |chunks: &'a ModalChunks| {
@@ -126,7 +140,7 @@ impl<'a> ChunkFamily<'a> {
             once_ns: (0..row.items.len())
                 .map(|item| once_ns(modes, &list, item))
                 .collect(),
-            again: self.again,
+            again: self.again.clone(),
             seats: self.seats.clone(),
             list,
             row,
@@ -158,13 +172,13 @@ impl<'a> ChunkFamily<'a> {
             item.weight_ns = weight_ns.min(item.backward_ns - back_ns);
             item.backward_ns = back_ns + item.weight_ns;
             item.parameter_bytes = least_of(&|_, own| own.once_bytes[0]);
-            item.stash_bytes = least_of(&|_, own| match self.again {
+            item.stash_bytes = least_of(&|_, own| match &self.again {
                 Some(_) => kept_bytes(own),
                 None => least(own, |way| way.stash_bytes),
             });
         }
         let most_bytes = list.iter().map(|mode| modes.memory_bytes(mode.degree)).max();
-        let spare_bytes = spare_bytes_of_row(of, self.again);
+        let spare_bytes = spare_bytes_of_row(of, self.again.as_ref());
         row.settings.memory_limit = most_bytes
             .filter(|&bytes| bytes < u64::MAX)
             .map(|limit| limit.saturating_add(spare_bytes));
@@ -173,7 +187,7 @@ impl<'a> ChunkFamily<'a> {
 }
 
 /// What a chunk that holds no end of a row takes of a micro-batch at least, as far as nobody waits for gradients of weights, in ns.
-fn least_chunk_ns(modes: &Modes, degree: usize, again: Option<Again>) -> u64 {
+fn least_chunk_ns(modes: &Modes, degree: usize, again: Option<&Again>) -> u64 {
     let inner = modes.items.len().saturating_sub(1);
     let items = modes.items.iter().take(inner).skip(1);
     let passes_ns = |item: &ModalItem| {
@@ -216,11 +230,18 @@ fn once_ns(modes: &Modes, list: &[StageMode], item: usize) -> f64 {
 }
 
 /// How much of what devices may hold beside their items a row's limit of memory has already.
-fn spare_bytes_of_row(of: &VirtualStages, again: Option<Again>) -> u64 {
-    let in_flight = of.in_flight.iter().flatten();
-    let most = in_flight.map(|counts| counts.iter().sum::<u64>()).max();
-    let saved_bytes = again.map_or(0, |again| again.saved_bytes);
-    most.unwrap_or(0).saturating_mul(saved_bytes)
+fn spare_bytes_of_row(of: &VirtualStages, again: Option<&ChunksAgain>) -> u64 {
+    let Some(again) = again else { return 0 };
+    let of_device = |(chunks, moments): (&Vec<usize>, &Vec<Vec<u64>>)| {
+        let saved_bytes = |counts: &Vec<u64>| -> u64 {
+            let both = chunks.iter().zip(counts);
+            both.map(|(&chunk, &count)| count.saturating_mul(again.of_chunks[chunk].bytes))
+                .fold(0, u64::saturating_add)
+        };
+        moments.iter().map(saved_bytes).max().unwrap_or(0)
+    };
+    let devices = of.chunks_of.iter().zip(&of.in_flight);
+    devices.map(of_device).max().unwrap_or(0)
 }
 
 impl ChunkKind<'_> {
@@ -310,8 +331,9 @@ impl ChunkOptions for ChunkKind<'_> {
         self.of
     }
 
-    fn beside_ns(&self) -> Option<u64> {
-        self.again.map(|again| again.backward_ns)
+    fn again_ns(&self, chunk: usize) -> Option<u64> {
+        let again = self.again.as_ref()?;
+        Some(again.of_chunks[chunk].backward_ns)
     }
 
     fn blocks(&self, item: usize) -> u64 {
@@ -320,7 +342,7 @@ impl ChunkOptions for ChunkKind<'_> {
     }
 
     fn least_blocks(&self) -> u64 {
-        self.again.map_or(0, |again| again.blocks)
+        self.again.as_ref().map_or(0, |again| again.blocks)
     }
 
     fn passing_ns(&self, item: usize, places: [usize; 2]) -> [u64; 2] {
@@ -357,12 +379,14 @@ impl ChunkOptions for ChunkKind<'_> {
         self.modes.longest().saturating_mul(self.list[0].replicas as u64)
     }
 
-    fn spare_bytes(&self) -> u64 {
-        self.again.map_or(0, |again| again.saved_bytes)
+    fn spare_bytes(&self, chunk: usize) -> u64 {
+        self.again
+            .as_ref()
+            .map_or(0, |again| again.of_chunks[chunk].bytes)
     }
 
     fn spare_bytes_of_row(&self) -> u64 {
-        spare_bytes_of_row(self.of, self.again)
+        spare_bytes_of_row(self.of, self.again.as_ref())
     }
 
     fn is_complete(&self) -> bool {

@@ -204,7 +204,11 @@ impl<'a> ChunkRuns<'a> {
         let switches = &incumbent.control.switches;
         match turn {
             _ if incumbent.is_over() || incumbent.lower_ns > beat_ns => self.next = self.turns.len(),
-            Turn::Places => incumbent.raise(BoundSource::WorkOverDevices, places::least_ns(options)),
+            Turn::Places => {
+                let of_kinds_ns = self.paths.as_ref().map_or(0, PathSearch::least_ns);
+                let least_ns = places::least_ns(options).max(of_kinds_ns);
+                incumbent.raise(BoundSource::WorkOverDevices, least_ns);
+            }
             Turn::Start => {
                 starts::offer_even(incumbent, options);
                 let is_few = switches.exhaustive && every::applies(options);
@@ -213,7 +217,10 @@ impl<'a> ChunkRuns<'a> {
                 }
             }
             Turn::Heuristics => starts::offer_quick(incumbent, options, within),
-            Turn::Move => moves::improve(incumbent, options, within),
+            Turn::Move => {
+                let turn = self.rounds as usize * self.turns.len() + self.next;
+                moves::improve(incumbent, options, within, turn as u64);
+            }
             Turn::Period => ask_period(incumbent, options, labels, within)?,
             Turn::Ranges => {
                 if let Some(paths) = self.paths.as_mut().filter(|_| switches.count_ranges) {
@@ -302,12 +309,16 @@ fn ask_period(
     if let Some(plan) = period.allocation {
         incumbent.offer_some(options.plan(plan.assignment));
     }
-    // What is infeasible is so under any objective. Every device has so many chunks.
-    let rounds = (of.chunks() / of.devices) as u64;
+    // What is infeasible is so under any objective.
+    let again_ns = |chunks: &Vec<usize>| -> u64 {
+        let own = chunks.iter().filter_map(|&chunk| options.again_ns(chunk));
+        own.sum()
+    };
+    let least_again_ns = of.chunks_of.iter().map(again_ns).min().unwrap_or(0);
     match period.bound_ns {
         u64::MAX => incumbent.raise(period.bound_source, u64::MAX),
         bound_ns => {
-            let busy_ns = bound_ns + rounds * options.beside_ns().unwrap_or(0);
+            let busy_ns = bound_ns + least_again_ns;
             incumbent.raise(BoundSource::Period, micro_batches(row).saturating_mul(busy_ns));
         }
     }

@@ -19,10 +19,12 @@ const ROUNDS_IN_VAIN: u32 = 4;
 
 /// Moves items from the best plan on until a few rounds in a row find nothing better, or the control says so.
 ///
+/// * `turn`: another draws other moves from the same plan.
+///
 /// Late acceptance (E. Burke and Y. Bykov, *The late acceptance hill-climbing heuristic*, European Journal of Operational Research 258, 2017).
-pub(super) fn improve(incumbent: &mut Incumbent, options: &dyn ChunkOptions, control: &Control) {
+pub(super) fn improve(incumbent: &mut Incumbent, options: &dyn ChunkOptions, control: &Control, turn: u64) {
     let mut copy = incumbent.under(control);
-    let mut rng = ChaCha8Rng::seed_from_u64(control.seed);
+    let mut rng = ChaCha8Rng::seed_from_u64(control.seed.wrapping_add(turn));
     if !copy.has_plan() {
         fit::offer_fitting(&mut copy, options, &mut rng);
     }

@@ -24,8 +24,8 @@ pub(in crate::exact) trait ChunkOptions: Send + Sync {
     /// The chunks of its devices.
     fn laid(&self) -> &VirtualStages;
 
-    /// What the backward pass of every chunk takes beside its items at least, in ns; then no chunk is empty.
-    fn beside_ns(&self) -> Option<u64> {
+    /// What the backward pass of a chunk takes beside its items at least, in ns, where each computes something again; then no chunk is empty.
+    fn again_ns(&self, _chunk: usize) -> Option<u64> {
         None
     }
 
@@ -60,7 +60,7 @@ pub(in crate::exact) trait ChunkOptions: Send + Sync {
     }
 
     /// Bytes that a device may hold beside those of its items in the row, for every micro-batch of a chunk in flight.
-    fn spare_bytes(&self) -> u64 {
+    fn spare_bytes(&self, _chunk: usize) -> u64 {
         0
     }
 
@@ -124,8 +124,8 @@ pub(super) fn least_ns(options: &dyn ChunkOptions, assignment: &Assignment) -> u
         own.filter(|&(chunk, _)| rows.of_devices[of.device_of[chunk]] == at)
             .for_each(|(chunk, times)| chunks[chunk] = times);
     }
-    for chunk in &mut chunks {
-        chunk.input_ns += options.beside_ns().unwrap_or(0);
+    for (at, chunk) in chunks.iter_mut().enumerate() {
+        chunk.input_ns += options.again_ns(at).unwrap_or(0);
     }
     sequence.makespan_ns(&chunks)
 }

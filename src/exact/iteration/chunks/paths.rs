@@ -124,6 +124,11 @@ impl<'a> PathSearch<'a> {
         (2 * self.asked.micro_batches) as f64 * (self.options.most_ns() as f64 + beside_ns) + once_ns
     }
 
+    /// What devices need at least to hold all items that take as long as those of a kind, in ns: `u64::MAX` where they have no memory.
+    pub(super) fn least_ns(&self) -> u64 {
+        self.asked.least_ns(self.longest_ns() as u64)
+    }
+
     /// Takes the paths of the best plan.
     fn take_paths_of_plan(&mut self, incumbent: &Incumbent) {
         let Some(plan) = &incumbent.plan else { return };

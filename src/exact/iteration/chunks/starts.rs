@@ -1,5 +1,7 @@
 //! Plans to begin with: what people write down by hand.
 
+use std::collections::BTreeSet;
+
 use super::options::{ChunkOptions, Rows, least_ns};
 use super::{asked, fit, places};
 use crate::exact::incumbent::Incumbent;
@@ -9,6 +11,9 @@ use crate::problem::{Assignment, Problem};
 
 /// Parts of an even chunk that the first and the last chunk hold where they have something else to do.
 const PARTS_OF_ENDS: [f64; 4] = [1.0, 0.75, 0.5, 0.25];
+
+/// So many of the chunks that are too long for whole rounds may lie at the other end of these, where something else is done.
+const SPARE_ELSEWHERE: usize = 2;
 
 /// Plans of long and short rounds that are measured.
 const MOST_BY_ROUNDS: usize = 24;
@@ -45,7 +50,7 @@ pub(super) fn offer_even(incumbent: &mut Incumbent, options: &dyn ChunkOptions) 
 
 /// Chunks of a row that are as long as the others of their round, which is one of two lengths: micro-batches of a round come one behind the other, so that one long chunk makes
 /// them wait on all devices. Long rounds come first or last, where fewest micro-batches are in flight; what is too much for whole rounds is left out of the last of the long
-/// chunks, or of the first ones.
+/// chunks, of the first ones, or of one or two at one end and the others at the other.
 fn by_rounds(options: &dyn ChunkOptions) -> Vec<Assignment> {
     let (problem, of) = (options.row(), options.laid());
     let order = orders::by_number(problem);
@@ -81,12 +86,14 @@ fn by_rounds(options: &dyn ChunkOptions) -> Vec<Assignment> {
             let at: Vec<usize> = (0..chunks).filter(is_long).collect();
             let mut sizes = vec![short; chunks];
             at.iter().for_each(|&chunk| sizes[chunk] = long);
-            for is_ahead in [true, false] {
+            let ahead: BTreeSet<usize> = (0..=SPARE_ELSEWHERE.min(spare))
+                .flat_map(|few| [few, spare - few])
+                .collect();
+            for ahead in ahead {
                 let mut sizes = sizes.clone();
-                let first = if is_ahead { 0 } else { at.len() - spare };
-                at[first..first + spare]
-                    .iter()
-                    .for_each(|&chunk| sizes[chunk] -= 1);
+                let behind = at.len() - (spare - ahead);
+                let left_out = at[..ahead].iter().chain(&at[behind..]);
+                left_out.for_each(|&chunk| sizes[chunk] -= 1);
                 sizes[0] += 1;
                 sizes[chunks - 1] += 1;
                 plans.push(of_sizes(&order, &sizes));

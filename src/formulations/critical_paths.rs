@@ -235,7 +235,7 @@ impl Asked {
                 most += if is_own { row.least } else { 0.0 };
                 taken.extend(row.weights.iter().map(|&(kind, _)| (row.chunk, kind)));
             }
-            most + (left / each + ROUNDING).floor().max(0.0)
+            (most + (left / each).max(0.0) + ROUNDING).floor()
         };
         beside_rows(false).min(beside_rows(true))
     }

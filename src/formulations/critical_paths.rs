@@ -68,6 +68,8 @@ pub struct Asked {
     pub kinds: Vec<Kind>,
     /// What an order of all items says of the first chunks.
     pub lines: Vec<Line>,
+    /// The kinds of one item that it begins and ends with.
+    pub ends: Vec<usize>,
     /// The chunks of every device.
     pub chunks_of: Vec<Vec<usize>>,
     /// What every chunk takes beside its items, in ns, as [`KindWay::times_ns`] has it.
@@ -255,6 +257,8 @@ pub struct PathProgram {
     /// Columns of whole items, and the most that each may be: how many a device holds that take as long as those of a kind, then how many of one each of its
     /// chunks holds.
     whole: Vec<(Column, f64)>,
+    /// Which of these tell whether a chunk holds what a row begins or ends with: what comes first says most.
+    ends: Vec<usize>,
     /// Which of these tell how many a device holds of those of which devices hold one or more on the average: the first to branch on.
     many: Vec<usize>,
     devices: usize,
@@ -287,6 +291,7 @@ impl PathProgram {
             counts,
             ways_of,
             whole: Vec::new(),
+            ends: Vec::new(),
             many: Vec::new(),
             devices: asked.chunks_of.len(),
             iteration,
@@ -333,12 +338,17 @@ impl PathProgram {
 
     /// The parts of a part, by their limits, that hold all its whole solutions but not the one that is given; none where that is whole.
     ///
-    /// Where a device holds a broken number of a kind, either none holds more than the whole part of that, or some device is the first that does; unless one is known to.
+    /// Where the ends of a row lie comes first: chunks before the one that it begins in are empty. Where a device holds a broken number of a kind, either none holds more than the whole part of that, or some device is the first that does; unless one is known to.
     /// Else it is the number of that device, or of a chunk, that is less or more.
     pub(crate) fn parts(&self, values: &[f64], limits: &Limits) -> Vec<Limits> {
         let limits_of = |at: usize| limits.get(&at).copied().unwrap_or([0.0, self.most(at)]);
-        let of_devices = self.most_broken(values, self.many.iter().copied());
-        let Some((at, value)) = of_devices.or_else(|| self.most_broken(values, 0..self.whole.len())) else {
+        let of_ends = self.most_broken(values, self.ends.iter().copied());
+        let of_devices = match of_ends {
+            Some(_) => None,
+            None => self.most_broken(values, self.many.iter().copied()),
+        };
+        let broken = of_ends.or(of_devices);
+        let Some((at, value)) = broken.or_else(|| self.most_broken(values, 0..self.whole.len())) else {
             return Vec::new();
         };
         let (most, more) = (value.floor(), value.ceil());
@@ -418,6 +428,10 @@ impl PathProgram {
             let most = asked.kinds[k].count as f64;
             let counts = self.counts[self.ways_of[k].clone()].iter().flatten();
             let counts: Vec<(Column, f64)> = counts.map(|&count| (count, most)).collect();
+            if asked.ends.contains(&k) {
+                self.ends
+                    .extend(self.whole.len()..self.whole.len() + counts.len());
+            }
             self.whole.extend(counts);
         }
     }

@@ -60,8 +60,9 @@ pub(super) fn ask(options: &dyn ChunkOptions, order: &[usize]) -> (Asked, Vec<Op
     let places = places::places(options, (is_row, &beside_ns));
     let whole = told.parts.len();
     let kind_of = |shares: &Vec<(usize, f64)>| shares.first().map(|&(kind, _)| kind).filter(|&k| k < whole);
-    let kinds_of_items = told.shares.iter().map(kind_of).collect();
+    let kinds_of_items: Vec<Option<usize>> = told.shares.iter().map(kind_of).collect();
     let asked = Asked {
+        ends: ends(order, (&told.kinds, &kinds_of_items), is_row),
         least: least(options, &told, (order, is_row)),
         lines,
         kinds: told.kinds,
@@ -75,6 +76,13 @@ pub(super) fn ask(options: &dyn ChunkOptions, order: &[usize]) -> (Asked, Vec<Op
         is_whole: false,
     };
     (asked, kinds_of_items)
+}
+
+/// The kinds of one item that a row of items begins and ends with, where it is not known which chunks hold them.
+fn ends(order: &[usize], (kinds, kind_of): (&[Kind], &[Option<usize>]), is_row: bool) -> Vec<usize> {
+    let ends = [order.first(), order.last()].into_iter().flatten();
+    let own = ends.filter_map(|&item| kind_of[item]);
+    own.filter(|&kind| is_row && kinds[kind].count == 1).collect()
 }
 
 /// How items of a kind may run, and what they are in each way on each of the rows.

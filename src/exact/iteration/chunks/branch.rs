@@ -1,8 +1,8 @@
 //! Whole items: branch and cut over the program of critical paths (M. Padberg and G. Rinaldi, *A branch-and-cut algorithm for the resolution of large-scale
 //! symmetric traveling salesman problems*, SIAM Review 33(1), 1991).
 //!
-//! First it is decided how many items of a kind devices hold, then each of their chunks: what makes a plan slow is the device with an item too many,
-//! and there are few of them. A path that is found anywhere holds everywhere, and all that are known narrow a part before it is solved.
+//! First it is decided which chunks a row of items begins and ends in, then how many items of a kind devices hold, then each of their chunks: what makes a plan slow
+//! is the device with an item too many, and there are few of them. A path that is found anywhere holds everywhere, and all that are known narrow a part before it is solved.
 
 use std::collections::BTreeMap;
 

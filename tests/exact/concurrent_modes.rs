@@ -314,8 +314,13 @@ impl Compared {
             || self.settings.cuts == Cuts::Separate
             || match self.settings.objective {
                 Objective::Iteration => self.has_several_ways(),
-                _ => goes_farther,
+                _ => goes_farther || (self.has_several_ways() && self.may_differ_forwards()),
             }
+    }
+
+    /// Whether what groups move in forward propagation may depend on what is computed again: then the way that takes least need not be best for the longer phase.
+    fn may_differ_forwards(&self) -> bool {
+        !(self.settings.expert.is_one() && self.settings.context_parallel.is_one())
     }
 
     /// Whether some layer may be run in several ways of a degree.

@@ -12,8 +12,8 @@ use crate::model::settings::Settings;
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modes::{
-    INSIDE, Knapsack, LayerWays, Memory, ModalItem, ModalTransfer, Modes, Passes, PhaseShares, StageMode,
-    Way, Ways, passes_of,
+    INSIDE, Knapsack, LayerWays, Memory, ModalItem, ModalTransfer, Modes, Passes, StageMode, Way, Ways,
+    passes_of,
 };
 use crate::problem::{Assignment, Problem, Transfer};
 
@@ -105,11 +105,11 @@ impl<'a> KindFamily<'a> {
         let items = self.modes.items.iter().flatten().flatten();
         let layers = items.flat_map(|item| &item.layers).chain(self.modes.together());
         let layers: Vec<&LayerWays> = layers.collect();
-        let has_one_forward = layers.iter().all(|layer| has_one_forward(layer));
-        let shares = self.modes.shares.as_ref();
-        let is_told = match shares.is_none_or(PhaseShares::are_monotone) {
-            true => has_one_forward || shares.is_some(),
-            false => layers.iter().all(|layer| layer.ways.len() == 1),
+        let has_one_forward = layers.iter().all(|layer| layer.has_one_forward());
+        let is_told = match &self.modes.shares {
+            Some(shares) if shares.is_sum() => true,
+            Some(shares) if !shares.are_apart() => layers.iter().all(|layer| layer.ways.len() == 1),
+            Some(_) | None => has_one_forward,
         };
         Some(Kinds {
             problem: self.problem,
@@ -169,10 +169,12 @@ impl Kinds<'_> {
         let whole = passes_of(&stage.layers, &ways.ways);
         let works_ns = self.modes.run_together(stage.mode.degree, whole);
         let busy_ns = self.modes.busy(works_ns);
-        match self.is_told {
-            true => (works_ns, busy_ns),
-            // Others may take less in one of the phases.
-            false => (least_works(stage.layers.iter().copied(), Way::adds), busy_ns),
+        // Others may take less in one of the phases.
+        let least_ns = least_works(stage.layers.iter().copied(), Way::adds);
+        match (self.is_told, self.has_one_forward) {
+            (true, _) => (works_ns, busy_ns),
+            (false, true) => (least_ns, busy_ns),
+            (false, false) => (least_ns, least_ns.iter().sum()),
         }
     }
 
@@ -415,11 +417,6 @@ fn least_works<'l>(layers: impl Iterator<Item = &'l LayerWays>, of: fn(&Way) -> 
         sum = [sum[0] + works[0], sum[1] + works[1]];
     }
     sum
-}
-
-fn has_one_forward(layer: &LayerWays) -> bool {
-    let forward = |at: usize| layer.ways[at].passes()[0];
-    (1..layer.ways.len()).all(|at| forward(at) == forward(0))
 }
 
 /// The levels that the ring of a stage of a mode may lie at; where all stages are of it, each begins behind as many devices of the others.

@@ -65,14 +65,14 @@ impl PhaseShares {
     }
 
     /// Whether both phases take as long as both passes one after the other: devices are each of one resource, of which any share goes.
-    fn is_sum(&self) -> bool {
+    pub(crate) fn is_sum(&self) -> bool {
         let is_linear = |class: &Class| matches!(class.levels[..], [None]);
         self.policy != Shares::Even && self.rows.iter().all(is_linear)
     }
 
-    /// Whether neither phase takes longer where passes take less.
-    pub(crate) fn are_monotone(&self) -> bool {
-        self.policy == Shares::Even || self.is_sum()
+    /// Whether neither phase takes longer where its own pass takes less.
+    pub(crate) fn are_apart(&self) -> bool {
+        self.policy == Shares::Even
     }
 
     /// The share of each resource of a row, by the name that plans give it.
@@ -190,11 +190,23 @@ impl Modes {
             .map_or(whole, |shares| shares.of(row, whole).ticks)
     }
 
-    /// The time between micro-batches that layers of a stage allow in such ways: the longer of their phases, where both run at once.
+    /// The time between micro-batches that layers of a stage allow in the ways that take least: the longer of their phases, where both run at once; at least, where
+    /// other ways may make that shorter.
     pub(crate) fn time_of(&self, degree: usize, layers: &[&LayerWays], ways: &Ways) -> u64 {
-        match self.shares {
-            Some(_) => self.busy(self.run_together(degree, passes_of(layers, &ways.ways))),
+        let has_one_forward = |layer: &&LayerWays| layer.has_one_forward();
+        match &self.shares {
             None => ways.time,
+            Some(shares) if shares.is_sum() || layers.iter().all(has_one_forward) => {
+                self.busy(self.run_together(degree, passes_of(layers, &ways.ways)))
+            }
+            // Ways that take more in all may take less in the longer phase: as much as they add at least.
+            Some(_) => {
+                let least = |layer: &&LayerWays| -> u64 {
+                    let adds = layer.ways.iter().map(|way| way.adds().iter().sum());
+                    adds.min().unwrap_or(0)
+                };
+                layers.iter().map(least).sum()
+            }
         }
     }
 
@@ -229,6 +241,12 @@ impl ModalStage {
 }
 
 impl LayerWays {
+    /// Whether its ways differ in their backward passes alone.
+    pub(crate) fn has_one_forward(&self) -> bool {
+        let forward = |at: usize| self.ways[at].passes()[0];
+        (1..self.ways.len()).all(|at| forward(at) == forward(0))
+    }
+
     fn add_prices(&mut self, prices: [f64; 2]) {
         for way in &mut self.ways {
             let passes = way.passes();

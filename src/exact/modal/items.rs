@@ -5,7 +5,7 @@ use crate::problem::modes::{Memory, ModalItem, Modes, OnceBytes, Table, Way};
 /// What some items take at a tensor degree if each layer runs as fast as it can, and what they take at least.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum {
-    /// Time of the fastest ways, in ticks.
+    /// Time that the fastest ways add to a stage at least, in ticks.
     pub time: u64,
     /// Bytes of the fastest ways: held once, for each micro-batch in flight, and the largest workspace.
     pub fastest: Bytes,
@@ -93,7 +93,8 @@ impl Sum {
         for layer in &item.layers {
             let fastest = &layer.ways[0];
             let ways = layer.ways.iter().map(Bytes::of);
-            sum.time += fastest.adds().iter().sum::<u64>();
+            let adds = layer.ways.iter().map(|way| way.adds().iter().sum::<u64>());
+            sum.time += adds.min().unwrap_or(0);
             sum.fastest = sum.fastest.plus(Bytes::of(fastest));
             sum.least = sum.least.plus(ways.reduce(Bytes::least).unwrap_or_default());
         }

@@ -8,6 +8,7 @@ use good_lp::{Expression, variable};
 
 use super::solver::Cut;
 use super::{Column, Program};
+use crate::model::units::bisect;
 use crate::problem::pipeline::{ChunkTimes, Path};
 
 /// Items that are alike.
@@ -162,15 +163,7 @@ impl Asked {
             if fits(0) {
                 return 0;
             }
-            let (mut short, mut long) = (0, longest_ns);
-            while long - short > 1 {
-                let middle = short + (long - short) / 2;
-                match fits(middle) {
-                    true => long = middle,
-                    false => short = middle,
-                }
-            }
-            long
+            bisect([0, longest_ns], fits)
         };
         whole.map(of_kind).max().unwrap_or(0)
     }

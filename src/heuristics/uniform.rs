@@ -2,6 +2,7 @@
 //! of these are tried, each with a rule for what is computed again.
 
 use super::{MustStop, equal_layers};
+use crate::model::units::bisect;
 use crate::problem::cost;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modes::{self, Chosen, LayerWays, Memory, Modes, StageMode};
@@ -183,15 +184,9 @@ fn earliest(first: usize, end: usize, keeps: &dyn Fn(usize) -> bool) -> Option<u
         }
         (kept, step) = (next, 2 * step);
     }
-    let mut broken = kept.saturating_sub(step).max(first);
-    while kept > broken + 1 {
-        let middle = broken + (kept - broken) / 2;
-        match keeps(middle) {
-            true => kept = middle,
-            false => broken = middle,
-        }
-    }
-    Some(kept)
+    let broken = kept.saturating_sub(step).max(first);
+    let kept = bisect([broken as u64, kept as u64], |start| keeps(start as usize));
+    Some(kept as usize)
 }
 
 /// Modes that so many stages have the devices for.

@@ -48,6 +48,20 @@ pub(crate) fn gcd(mut one: u64, mut other: u64) -> u64 {
     one
 }
 
+/// The least number that fits, found by halving, where more than it fits too: above one that does not, and at most one that does.
+///
+/// Asks `fits` as often as the logarithm of how far these two are apart.
+pub(crate) fn bisect([mut short, mut long]: [u64; 2], fits: impl Fn(u64) -> bool) -> u64 {
+    while long - short > 1 {
+        let middle = short + (long - short) / 2;
+        match fits(middle) {
+            true => long = middle,
+            false => short = middle,
+        }
+    }
+    long
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -3,6 +3,7 @@
 
 use crate::exact::bounds::{self, Bound};
 use crate::exact::tuning::TUNING;
+use crate::model::units::bisect;
 use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 
@@ -68,19 +69,10 @@ impl Least {
             let [all, stage] = counted(limit_ns);
             all <= self.stages * stage
         };
-        let [mut low_ns, mut high_ns] = [self.bound_ns, self.most_ns];
-        if low_ns >= high_ns || allows(low_ns) {
+        if self.bound_ns >= self.most_ns || allows(self.bound_ns) {
             return;
         }
-        // The lower one is ruled out, the higher one allowed.
-        while low_ns + 1 < high_ns {
-            let middle_ns = low_ns + (high_ns - low_ns) / 2;
-            match allows(middle_ns) {
-                true => high_ns = middle_ns,
-                false => low_ns = middle_ns,
-            }
-        }
-        self.bound_ns = high_ns;
+        self.bound_ns = bisect([self.bound_ns, self.most_ns], allows);
     }
 }
 

@@ -9,6 +9,8 @@
 
 use std::collections::BTreeMap;
 
+use crate::model::units::bisect;
+
 /// Sets of items that are asked for.
 const MOST_SETS: usize = 8;
 
@@ -195,15 +197,7 @@ pub(super) fn least_ns(
         let busy_ns = micro_batches.saturating_mul(place.beside_ns.saturating_add(longer(place, work_ns)));
         place.lead_ns.saturating_add(work_ns).saturating_add(busy_ns)
     };
-    let (mut short, mut long) = (0, places.iter().map(one_by_one_ns).max().unwrap_or(0));
-    while long - short > 1 {
-        let middle = short + (long - short) / 2;
-        match fits(middle) {
-            true => long = middle,
-            false => short = middle,
-        }
-    }
-    long
+    bisect([0, places.iter().map(one_by_one_ns).max().unwrap_or(0)], fits)
 }
 
 #[cfg(test)]

@@ -9,6 +9,7 @@ use fixedbitset::FixedBitSet;
 use super::crossing::crossing;
 use super::{State, Weights};
 use crate::model::communication::Communication;
+use crate::model::units::bisect;
 use crate::problem::control::Control;
 use crate::problem::{Assignment, Item, Problem};
 use crate::schedule::Placement;
@@ -274,16 +275,9 @@ impl Line {
             if at >= to {
                 return true;
             }
-            let (mut no, mut yes) = (at - 1, to);
-            while yes - no > 1 {
-                let middle = no + (yes - no) / 2;
-                match fits(middle) {
-                    true => yes = middle,
-                    false => no = middle,
-                }
-            }
-            if reached.is_none_or(|(known, _)| yes < known) {
-                *reached = Some((yes, from));
+            let begins = bisect([at as u64 - 1, to as u64], |begins| fits(begins as usize)) as usize;
+            if reached.is_none_or(|(known, _)| begins < known) {
+                *reached = Some((begins, from));
             }
         }
         false

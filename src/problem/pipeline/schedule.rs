@@ -50,6 +50,7 @@ use serde::{Deserialize, Serialize};
 use super::streams::Streams;
 use super::{Channels, Phase, Pipeline};
 use crate::model::options::Schedule;
+use crate::model::units::bisect;
 
 /// How many micro-batches a stage may have in flight, where transfers are overlapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -104,18 +105,12 @@ impl Leads {
             return at(least);
         }
         // A long enough period hides everything under any number in flight.
+        let is_hidden = |period_ns: u64| at(period_ns).in_flight == standard;
         let (mut short, mut long) = (least, 2 * least);
-        while at(long).in_flight != standard {
+        while !is_hidden(long) {
             (short, long) = (long, 2 * long);
         }
-        while long - short > 1 {
-            let middle = short + (long - short) / 2;
-            match at(middle).in_flight == standard {
-                true => long = middle,
-                false => short = middle,
-            }
-        }
-        at(long)
+        at(bisect([short, long], is_hidden))
     }
 }
 

@@ -53,6 +53,12 @@ impl ApartLayer {
     fn stash_bytes(&self, degree: usize) -> u64 {
         self.degrees[degree].as_ref().map_or(0, |ways| ways.stash_bytes)
     }
+
+    /// Whether that stage counts it for each micro-batch that it has in flight.
+    fn counts_stash(&self, degree: usize) -> bool {
+        let counted = self.degrees[degree].as_ref().and_then(ApartWays::counted_bytes);
+        counted.is_some_and(|bytes| bytes > 0)
+    }
 }
 
 impl ApartWays {
@@ -63,6 +69,12 @@ impl ApartWays {
             .chain(self.alone.iter_mut().flatten())
     }
 
+    /// What the backward pass counts for each micro-batch in flight where it is alone; `None` where it cannot be.
+    fn counted_bytes(&self) -> Option<u64> {
+        let [_, backward] = self.alone.as_ref()?;
+        Some(backward.ways[0].stash_bytes)
+    }
+
     /// At least what either pass adds to a stage, wherever the other one is: what searches add up.
     fn least(&self, pass: Pass) -> LayerWays {
         let together = &self.together;
@@ -70,12 +82,9 @@ impl ApartWays {
             Pass::Whole => together.ways.clone(),
             Pass::Forward => vec![least_forward(&together.ways)],
             Pass::Backward => {
-                let alone = self
-                    .alone
-                    .as_ref()
-                    .map(|[_, backward]| backward.ways[0].stash_bytes);
+                let alone = self.counted_bytes().unwrap_or(u64::MAX);
                 let of = |way: &Way| Way {
-                    stash_bytes: way.stash_bytes.min(alone.unwrap_or(u64::MAX)),
+                    stash_bytes: way.stash_bytes.min(alone),
                     ..way.backward_alone()
                 };
                 let mut ways: Vec<Way> = together.ways.iter().map(of).collect();
@@ -378,7 +387,10 @@ impl Modes {
             let ways = [forward, backward].map(|stage| behind[stage]);
             let away = self.flight.between(mode.replicas, ways);
             let cost = &mut costs[backward];
-            let counted = if self.shares.is_some() { 0 } else { cost.in_flight };
+            let counted = match apart.counts_stash(mode.degree) {
+                true => cost.in_flight,
+                false => 0,
+            };
             cost.memory_bytes += (away - counted) * apart.stash_bytes(mode.degree);
         }
     }

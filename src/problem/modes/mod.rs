@@ -170,25 +170,18 @@ impl Flight {
 
     /// Micro-batches in flight in each of so many replicas, with so many replicas in all stages behind.
     pub fn of(self, replicas: usize, behind: usize) -> u64 {
-        let each = |all: u64| all.div_ceil(replicas as u64);
-        match self {
-            Self::None => 0,
-            Self::All(all) => each(all),
-            Self::Behind(all) => each((replicas + behind) as u64).min(each(all)),
-            Self::Twice(all) => (2 * each((replicas + behind) as u64)).min(each(all)),
-        }
+        self.between(replicas, [replicas + behind; 2])
     }
 
     /// The same between a forward and a backward pass on stages with so many replicas there and behind, in each of so many replicas of the latter.
     pub(crate) fn between(self, replicas: usize, ways: [usize; 2]) -> u64 {
         let each = |all: u64| all.div_ceil(replicas as u64);
+        let [there, back] = ways.map(|through| each(through as u64));
         match self {
-            Self::Twice(all) => ways
-                .map(|through| each(through as u64))
-                .iter()
-                .sum::<u64>()
-                .min(each(all)),
-            Self::None | Self::All(_) | Self::Behind(_) => self.of(replicas, ways[0].max(ways[1]) - replicas),
+            Self::None => 0,
+            Self::All(all) => each(all),
+            Self::Behind(all) => there.max(back).min(each(all)),
+            Self::Twice(all) => (there + back).min(each(all)),
         }
     }
 }

@@ -30,9 +30,7 @@ pub mod orders;
 pub mod pipedream;
 pub mod pipedream_replicated;
 pub mod rebalance;
-mod recompute_all;
-mod recompute_block;
-mod recompute_none;
+mod recomputed;
 pub mod sapp;
 pub mod slicing;
 pub mod slicing_for;
@@ -235,9 +233,9 @@ pub const METHODS: &[Heuristic] = &[
     beam_search::METHOD,
     alternate::METHOD,
     pipedream_replicated::METHOD,
-    recompute_none::METHOD,
-    recompute_all::METHOD,
-    recompute_block::METHOD,
+    recomputed::NONE,
+    recomputed::ALL,
+    recomputed::BLOCK,
     sapp::METHOD,
     chunk_even::METHOD,
     chunk_exchange::METHOD,

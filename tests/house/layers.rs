@@ -679,8 +679,7 @@ const OTHER_PROGRAMS: &[&str] = &[
     "src/export/served.rs",
     // Where Megatron-LM has the method.
     "src/heuristics/block_counts.rs",
-    "src/heuristics/recompute_all.rs",
-    "src/heuristics/recompute_block.rs",
+    "src/heuristics/recomputed.rs",
     "src/export/llama_cpp.rs",
 ];
 

@@ -4,9 +4,8 @@
 use std::ops::Range;
 
 use super::Program;
-use super::communication::{Charges, charges};
-use super::load::{BottleneckColumns, Placement, load, objective};
-use super::staging::{Staging, Windows, monotone, precedence};
+use super::staging::{Staging, Windows};
+use super::three_block::build_within;
 use crate::problem::Problem;
 
 /// The anchored stage among *before*, *in* and *after*.
@@ -26,25 +25,10 @@ impl Anchored {
     /// * `three`: the problem on three stages, [`Problem::before_in_after`];
     /// * `labels`: a name for each item.
     pub(crate) fn build(three: &Problem, anchor: usize, at_most_ns: u64, labels: &[String]) -> Self {
-        let mut program = Program::new(at_most_ns.max(1) as f64);
         let mut windows = Windows::all(three);
         windows.earliest[anchor] = IN.start;
         windows.latest[anchor] = IN.start;
-        let staging = Staging::declare(&mut program, three, &windows, labels);
-        let paid = Charges::declare(&mut program, three, &staging, IN);
-        // Midway to the next whole ns, so that the solver's tolerance decides nothing.
-        let at_most = (at_most_ns as f64 + 0.5) / program.scale_ns;
-        let bottlenecks = BottleneckColumns::declare(&mut program, three, at_most);
-        monotone(&mut program, three, &staging, labels);
-        precedence(&mut program, three, &staging, labels);
-        charges(&mut program, three, &staging, &paid, labels);
-        let placement = Placement {
-            problem: three,
-            staging: &staging,
-            charges: &paid,
-        };
-        load(&mut program, placement, &bottlenecks, IN, |_| 1.0);
-        program.objective = objective(&program, placement, &bottlenecks);
+        let (program, staging) = build_within(three, &windows, at_most_ns, labels, (IN, &|_| 1.0));
         Self { program, staging }
     }
 

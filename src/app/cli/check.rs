@@ -5,6 +5,7 @@ use std::path::Path;
 use serde::Serialize;
 
 use crate::app::flags::as_flags;
+use crate::app::report::format::count;
 use crate::check::{Posed, Verdict, Violation, pose};
 use crate::input::import::{CLUSTER_PRESETS, read_cluster};
 use crate::input::read::OWN_CLUSTER;
@@ -119,13 +120,13 @@ fn text(path: &Path, instance: &Instance, plan: &Plan, posed: &Posed, verdict: &
     };
     let violations = &verdict.violations;
     if violations.is_empty() {
-        let stages = plan.stages.len();
+        let stages = count(plan.stages.len(), "stage");
         lines.push(match plan.status {
             Status::Optimal | Status::Feasible => format!(
-                "`{shown}` passes: {} plan in {stages} stages, objective {recomputed}",
+                "`{shown}` passes: {} plan in {stages}, objective {recomputed}",
                 plan.status
             ),
-            status => format!("`{shown}` passes: {status} plan in {stages} stages"),
+            status => format!("`{shown}` passes: {status} plan in {stages}"),
         });
         return lines.join("\n") + "\n";
     }
@@ -144,8 +145,8 @@ fn text(path: &Path, instance: &Instance, plan: &Plan, posed: &Posed, verdict: &
 
 /// That a file fails its check, and how.
 pub(super) fn failed(shown: &str, violations: &[Violation]) -> Vec<String> {
-    let plural = if violations.len() == 1 { "" } else { "s" };
-    let mut lines = vec![format!("`{shown}` fails: {} violation{plural}", violations.len())];
+    let found = count(violations.len(), "violation");
+    let mut lines = vec![format!("`{shown}` fails: {found}")];
     let violation = |violation: &Violation| format!("  {}", violation.written(as_flags));
     lines.extend(violations.iter().take(MOST_SHOWN).map(violation));
     if violations.len() > MOST_SHOWN {

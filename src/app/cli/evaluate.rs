@@ -7,7 +7,7 @@ use serde::Serialize;
 
 use crate::app::flags::as_flags;
 use crate::app::report;
-use crate::app::report::format::Digits;
+use crate::app::report::format::{Digits, count};
 use crate::export::megatron_stages;
 use crate::formulations::solver::SolverError;
 use crate::model::fault::{InputError, printable};
@@ -184,8 +184,7 @@ fn contradiction(evaluation: &Evaluation, bound: &Plan) -> Result<(), CliError> 
 fn text(args: &CheckArgs, instance: &Instance, evaluation: &Evaluation, bound: Option<&Plan>) -> String {
     let Evaluation { plan, violations, .. } = evaluation;
     let shown = Asked::name(args);
-    let count = plan.stages.len();
-    let plural = if count == 1 { "" } else { "s" };
+    let stages = count(plan.stages.len(), "stage");
     let objective = match plan.objective_ms {
         Some(ms) => format!("{ms:.6} ms"),
         None => "none, since not every stage has a time".into(),
@@ -197,7 +196,7 @@ fn text(args: &CheckArgs, instance: &Instance, evaluation: &Evaluation, bound: O
         .collect();
     if violations.is_empty() {
         lines.push(format!(
-            "`{shown}` passes: {count} stage{plural} of `{}`, objective {objective}",
+            "`{shown}` passes: {stages} of `{}`, objective {objective}",
             instance.name
         ));
     } else {

@@ -414,8 +414,7 @@ pub(crate) fn sizes(plan: &Plan, digits: Digits) -> Option<String> {
 }
 
 fn in_chunks(chunks: u64) -> String {
-    let plural = if chunks == 1 { "" } else { "s" };
-    format!("{chunks} chunk{plural}")
+    count(chunks as usize, "chunk")
 }
 
 /// Which plans were compared. Other tools mean other regions by the same words, so every report says it.

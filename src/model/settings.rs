@@ -460,6 +460,12 @@ impl Settings {
         self.objective.micro_batches(self.micro_batches)
     }
 
+    /// Whether the same problem may be asked for its [`Objective::Formula`].
+    pub(crate) fn knows_formula(&self) -> bool {
+        let is_by_phase = self.modal && self.schedule.is_all_forward_first();
+        self.worker == WorkerMode::Sequential && !self.may_have_virtual_stages() && !is_by_phase
+    }
+
     /// The objective as a function of what stages cost; where it is [simulated](Self::is_simulated), a function that comes near it.
     pub fn formula(&self) -> Formula {
         // Where the number matters, it was asked for.

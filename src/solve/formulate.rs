@@ -19,6 +19,7 @@ use crate::model::words::words;
 use crate::problem::Problem;
 use crate::problem::modes::Modes;
 use crate::solve::error::Error;
+use crate::solve::methods::near_iterations;
 use crate::solve::posed::refuse_most_tokens;
 
 /// A program as a file holds it.
@@ -113,14 +114,9 @@ impl From<io::Error> for Unwritten {
 /// The program of the problem's workers, whatever they are.
 fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
     if problem.settings.is_simulated() {
-        let instead = if problem.modes.is_some() {
-            "period"
-        } else {
-            "formula"
-        };
         let reason = words!(
             "no program tells the time of an iteration; {} comes near it",
-            setting::OBJECTIVE.given(instead)
+            setting::OBJECTIVE.given(near_iterations(problem))
         );
         return Err(Error::NoProgram { reason });
     }
@@ -153,18 +149,6 @@ fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
         })?;
         let asked = Asked::anything(modes);
         return Ok(ModalProgram::build(problem, modes, asked, labels).program);
-    }
-    if problem.settings.is_simulated() {
-        let near = if problem.virtual_stages.is_some() {
-            "period"
-        } else {
-            "formula"
-        };
-        let reason = words!(
-            "no program tells the time of an iteration; {} comes near it",
-            setting::OBJECTIVE.given(near)
-        );
-        return Err(Error::NoProgram { reason });
     }
     if let Some(of) = &problem.virtual_stages {
         let most_ns = bounds::all_in_one_ns(problem) as f64;

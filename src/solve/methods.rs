@@ -11,6 +11,7 @@ use crate::formulations::partition::item_labels;
 use crate::formulations::solver::SolverError;
 use crate::heuristics::{self, Heuristic, equal_layers};
 use crate::model::instance::Instance;
+use crate::model::options::Objective;
 use crate::model::setting;
 use crate::model::words::{Words, words};
 use crate::problem::Problem;
@@ -73,6 +74,15 @@ pub fn find(name: &str) -> Option<Method> {
     all().into_iter().find(|method| method.name() == name)
 }
 
+/// The objective that comes near an iteration, of those that a program may be written for: its formula, or the period where that is no sum of what
+/// stages take, or programs know no sums.
+pub(crate) fn near_iterations(problem: &Problem) -> Objective {
+    match problem.modes.is_none() && problem.settings.knows_formula() {
+        true => Objective::Formula,
+        false => Objective::Period,
+    }
+}
+
 impl Method {
     /// Its name on the command line.
     pub fn name(self) -> &'static str {
@@ -113,14 +123,9 @@ impl Method {
             Self::Exact(exact::Method::Milp | exact::Method::Ideals | exact::Method::Textbook)
                 if problem.settings.is_simulated() =>
             {
-                let near = if problem.virtual_stages.is_some() {
-                    "period"
-                } else {
-                    "formula"
-                };
                 Err(words!(
                     "no formula tells the time of an iteration; `exact` simulates it, and {} comes near it",
-                    setting::OBJECTIVE.given(near)
+                    setting::OBJECTIVE.given(near_iterations(problem))
                 ))
             }
             Self::Exact(exact::Method::Ideals) if !exact::has_ideals_of_chunks(problem) => {

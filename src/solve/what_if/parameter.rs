@@ -7,7 +7,7 @@ use crate::model::fault::{FaultKind, InputError};
 use crate::model::instance::Instance;
 use crate::model::named_values::named_values;
 use crate::model::network::Tensor;
-use crate::model::options::{Cuts, MemoryLimit, PipelineOptions, Synchronization};
+use crate::model::options::{Cuts, MemoryLimit, PipelineOptions, Synchronization, WorkerMode};
 use crate::model::setting;
 use crate::model::settings::Settings;
 use crate::model::words::{Setting, Words, words};
@@ -144,7 +144,7 @@ impl Law {
             ),
             Parameter::Bandwidth | Parameter::Memory | Parameter::Tokens if has_times_of_runs => refuse(
                 "a range for simulated iterations with overlapped transfers, in which more micro-batches in flight change the order of work".into(),
-                words!("{} or `formula`, or {}", setting::OBJECTIVE.given("period"), setting::COMMUNICATION.given("blocking")),
+                without_runs(to),
             ),
             Parameter::Bandwidth if !to.modal && from.ticks_per_ns != to.ticks_per_ns => refuse(
                 "a range over which shares of a ns are rounded in two ways".into(),
@@ -170,6 +170,19 @@ impl Law {
                 }
             }
         }
+    }
+}
+
+/// What may be asked in place of iterations that are simulated with overlapped transfers.
+fn without_runs(settings: &Settings) -> Words {
+    let period = setting::OBJECTIVE.given("period");
+    let blocking = setting::COMMUNICATION.given("blocking");
+    match settings.worker {
+        WorkerMode::Concurrent => words!("{}", period),
+        WorkerMode::Sequential if settings.knows_formula() => {
+            words!("{} or `formula`, or {}", period, blocking)
+        }
+        WorkerMode::Sequential => words!("{}, or {}", period, blocking),
     }
 }
 

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::{Checker, Violation, shards};
 use crate::model::cluster::Link;
-use crate::model::options::{DeviceOrder, Groups, Mode};
+use crate::model::options::{Degrees, DeviceOrder, Groups, Mode};
 use crate::model::setting;
 use crate::model::words::words;
 use crate::problem::plan::{Plan, PlanMode, PlanStage};
@@ -214,37 +214,20 @@ impl Checker<'_> {
             (Mode::Training, Some(all)) => all.is_multiple_of(replicas as u64),
             _ => true,
         };
+        let asked = |field: &'static str, found: usize, degrees: &Degrees| {
+            (field, found, degrees.allows(found), degrees.to_string())
+        };
         let wrong = [
-            (
-                "tensor",
-                tensor,
-                settings.tensor.allows(tensor),
-                settings.tensor.to_string(),
-            ),
-            (
-                "expert",
-                expert,
-                settings.expert.allows(expert),
-                settings.expert.to_string(),
-            ),
-            (
-                "context",
-                context,
-                settings.context_parallel.allows(context),
-                settings.context_parallel.to_string(),
-            ),
+            asked("tensor", tensor, &settings.tensor),
+            asked("expert", expert, &settings.expert),
+            asked("context", context, &settings.context_parallel),
             (
                 "context",
                 context,
                 has_tokens,
                 "a divisor of the tokens of a micro-batch".to_owned(),
             ),
-            (
-                "replicas",
-                replicas,
-                settings.replicas.allows(replicas),
-                settings.replicas.to_string(),
-            ),
+            asked("replicas", replicas, &settings.replicas),
             (
                 "replicas",
                 replicas,

@@ -10,7 +10,7 @@ use crate::model::network::Tensor;
 use crate::model::options::{Communication, Objective, Schedule, WorkerMode};
 use crate::model::units::{LARGEST_EXACT, NS_PER_MS};
 use crate::problem::plan::{Moved, Plan, PlanStage, Transfers};
-use crate::schedule::simulate::{self, Channels, InFlight, PhaseTimes, Pipeline, StageTimes};
+use crate::schedule::simulate::{self, InFlight, PhaseTimes, Pipeline, StageTimes};
 
 /// How far a stated time may lie from the recomputed one, in ms: half a nanosecond of rounding on either side, and what
 /// printing a number in decimal may lose.
@@ -493,15 +493,7 @@ impl Checker<'_> {
                 replicas: 1,
                 once_ns: u64::try_from(at_end_ns).unwrap_or(u64::MAX),
             });
-        let pipeline = Pipeline {
-            stages: stages.collect(),
-            trains: settings.mode.trains(),
-            channels: match settings.worker {
-                WorkerMode::Sequential => Channels::Shared,
-                WorkerMode::Concurrent => Channels::Split,
-            },
-            has_links: settings.communication.has_links(),
-        };
+        let pipeline = Pipeline::new(settings, stages.collect());
         simulate::iteration_ns(&pipeline, settings.schedule, InFlight::Standard, micro_batches).into()
     }
 }

@@ -11,7 +11,7 @@ use crate::model::options::{Mode, Objective, Schedule, Synchronization, WorkerMo
 use crate::model::settings::Settings;
 use crate::model::units::NS_PER_MS;
 use crate::problem::plan::{Moved, Plan, PlanRun, PlanStage, Transfers};
-use crate::schedule::simulate::{self, Channels, InFlight, PhaseTimes, Pipeline, StageTimes};
+use crate::schedule::simulate::{self, InFlight, PhaseTimes, Pipeline, StageTimes};
 
 /// The name of modes that compute nothing again.
 pub(super) const NOTHING: &str = "none";
@@ -145,15 +145,8 @@ impl Checker<'_> {
                 once_ns: (figures.synchronization_ms.unwrap_or(0.0) * NS_PER_MS).round() as u64,
             }
         };
-        Pipeline {
-            stages: self.figures.iter().zip(placed).map(stage).collect(),
-            trains: self.settings.mode.trains(),
-            channels: match self.settings.worker {
-                WorkerMode::Sequential => Channels::Shared,
-                WorkerMode::Concurrent => Channels::Split,
-            },
-            has_links: self.settings.communication.has_links(),
-        }
+        let stages = self.figures.iter().zip(placed).map(stage);
+        Pipeline::new(self.settings, stages.collect())
     }
 
     /// The time of an iteration as a simulation of the recomputed stages says, in ms.

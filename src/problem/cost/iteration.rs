@@ -2,9 +2,8 @@
 
 use super::allocation::{Allocation, StageLoad};
 use super::{PhaseCost, StageCost, stage_costs, without_empty_stages};
-use crate::model::options::WorkerMode;
 use crate::problem::pipeline::schedule::InFlight;
-use crate::problem::pipeline::{self, Channels, PhaseTimes, Pipeline, StageTimes};
+use crate::problem::pipeline::{self, PhaseTimes, Pipeline, StageTimes};
 use crate::problem::{Assignment, Problem};
 
 /// The time that an iteration of so many micro-batches of an assignment takes, in ns, on single devices.
@@ -59,15 +58,7 @@ fn run_ns(
         once_ns,
         ..stage_times(cost)
     });
-    let pipeline = Pipeline {
-        stages: stages.collect(),
-        trains: settings.mode.trains(),
-        channels: match settings.worker {
-            WorkerMode::Sequential => Channels::Shared,
-            WorkerMode::Concurrent => Channels::Split,
-        },
-        has_links: settings.communication.has_links(),
-    };
+    let pipeline = Pipeline::new(settings, stages.collect());
     pipeline::iteration_ns(&pipeline, settings.schedule, InFlight::Standard, micro_batches)
 }
 

@@ -3,11 +3,11 @@
 use super::allocation::Allocation;
 use super::keeps_order;
 use super::virtual_stages::fullest;
-use crate::model::options::{Objective, Region, WorkerMode};
+use crate::model::options::{Objective, Region};
 use crate::problem::Problem;
 use crate::problem::modes::{Chosen, ModalStage, ModalStages, Modes, Moves};
 use crate::problem::pipeline::schedule::InFlight;
-use crate::problem::pipeline::{self, Channels, PhaseTimes, Pipeline, StageTimes};
+use crate::problem::pipeline::{self, PhaseTimes, Pipeline, StageTimes};
 use crate::problem::virtual_stages::VirtualStages;
 
 /// The objective in ticks: the longest period of a stage, not rounded, since replicas and micro-batches share out what it is made of; an iteration by its
@@ -113,15 +113,7 @@ fn pipeline(problem: &Problem, stages: &ModalStages) -> Pipeline {
             once_ns: stage.exchange_ns,
         }
     };
-    Pipeline {
-        stages: stages.stages.iter().map(stage).collect(),
-        trains: problem.settings.mode.trains(),
-        channels: match problem.settings.worker {
-            WorkerMode::Sequential => Channels::Shared,
-            WorkerMode::Concurrent => Channels::Split,
-        },
-        has_links: problem.settings.communication.has_links(),
-    }
+    Pipeline::new(&problem.settings, stages.stages.iter().map(stage).collect())
 }
 
 /// The time of an iteration of stages whose ticks are ns.

@@ -20,7 +20,8 @@ pub(crate) use steady::{Pace, steady};
 pub use streams::{Activity, Resource};
 pub(crate) use streams::{Lane, Position, Stream, Streams};
 
-use crate::model::options::Schedule;
+use crate::model::options::{Schedule, WorkerMode};
+use crate::model::settings::Settings;
 use schedule::InFlight;
 
 /// A pipeline that can be run.
@@ -73,6 +74,19 @@ pub struct PhaseTimes {
 }
 
 impl Pipeline {
+    /// Stages of these times, which run as settings say.
+    pub(crate) fn new(settings: &Settings, stages: Vec<StageTimes>) -> Self {
+        Self {
+            stages,
+            trains: settings.mode.trains(),
+            channels: match settings.worker {
+                WorkerMode::Sequential => Channels::Shared,
+                WorkerMode::Concurrent => Channels::Split,
+            },
+            has_links: settings.communication.has_links(),
+        }
+    }
+
     /// How far a stage is from the end, from 1, in micro-batches that one of its replicas takes: all replicas from here on, shared out
     /// among its own. Without replicas that is the number of stages.
     pub(crate) fn distance_from_end(&self, stage: usize) -> u64 {

@@ -91,16 +91,7 @@ fn long_run(process: &Process) -> Vec<f64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    fn process(transitions: Vec<Vec<f64>>) -> Process {
-        Process {
-            of: Quantity::Slowdown,
-            devices: vec![0],
-            factors: vec![1.0; transitions.len()],
-            transitions: transitions.into(),
-            start: 0,
-        }
-    }
+    use crate::online::states::tests::process;
 
     #[test]
     fn shares_of_the_long_run_by_hand() {

@@ -149,10 +149,11 @@ fn step(chances: &[f64], draw: f64) -> usize {
 }
 
 #[cfg(test)]
-mod tests {
+pub(super) mod tests {
     use super::*;
 
-    fn process(transitions: Vec<Vec<f64>>) -> Process {
+    /// A chain of slowdowns by nothing, of one device.
+    pub(in crate::online) fn process(transitions: Vec<Vec<f64>>) -> Process {
         Process {
             of: Quantity::Slowdown,
             devices: vec![0],

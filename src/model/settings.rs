@@ -1,11 +1,13 @@
 //! The problem that is asked, with every default decided.
 
 mod constraints;
+mod degrees;
 mod faults;
 mod hosts;
 mod modal;
 mod prompt;
 mod room;
+mod shares;
 mod target;
 mod totals;
 mod virtual_stages;

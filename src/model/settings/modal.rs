@@ -5,10 +5,9 @@ use std::collections::BTreeSet;
 use super::{Settings, has_groups};
 use crate::model::fault::{Fault, FaultKind};
 use crate::model::instance::Instance;
-use crate::model::network::{Layer, LayerMode};
 use crate::model::options::{
     Degrees, DeviceOrder, Groups, Objective, OptimizerOffload, OptimizerSharding, PipelineOptions, Recompute,
-    Shares, Synchronization, WorkerMode,
+    Synchronization, WorkerMode,
 };
 use crate::model::recompute::OFFLOAD;
 use crate::model::setting;
@@ -17,9 +16,6 @@ use crate::model::words::{Setting, Words, words};
 
 /// The most ticks of a ns: beyond this no measured time says anything.
 const MOST_TICKS: u64 = 10_000;
-
-/// The most that an expert's device may be busier than an even load: far above any.
-const MOST_LOAD: f64 = 1e6;
 
 /// How devices work on stages.
 #[derive(Clone, Copy, Debug)]
@@ -249,68 +245,6 @@ impl Settings {
         }
     }
 
-    /// Shares of stages in modes that no search of these knows.
-    fn share_faults(&self, instance: &Instance) -> Vec<Fault> {
-        if self.worker != WorkerMode::Concurrent {
-            return Vec::new();
-        }
-        let resources = self
-            .kinds
-            .iter()
-            .map(|&kind| &instance.cluster.kinds[kind].resources);
-        let has_levels = self.share_parts.is_some()
-            || (resources.clone().flatten()).any(|resource| !resource.levels.is_empty());
-        let is_sum = !has_levels
-            && self.shares != Shares::Even
-            && resources.clone().all(|resources| resources.len() < 2);
-        let at = setting::SHARES;
-        let faults = [
-            (
-                self.shares == Shares::Global,
-                words!("{} of stages in modes", at.given(self.shares)),
-                "`best`, `even` or `theorem`: each stage has shares of its own".into(),
-            ),
-            (
-                self.shares == Shares::Theorem && has_levels,
-                words!("{} of devices whose resources have levels", at.given(self.shares)),
-                "`best` or `even`: at the level that is nearest a stage of less work may take longer".into(),
-            ),
-            (
-                !is_sum
-                    && self
-                        .included(instance)
-                        .any(|layer| self.may_differ_forwards(layer)),
-                "layers whose ways differ in forward propagation, or copy to the host, on devices of several resources or levels, or with `even` shares".into(),
-                "layers that are computed again in backward propagation alone".into(),
-            ),
-        ];
-        let faults = faults.into_iter().filter(|(is_wrong, ..)| *is_wrong);
-        let fault = |(_, found, expected)| Fault::new(at, FaultKind::Contradiction { found, expected });
-        faults.map(fault).collect()
-    }
-
-    /// The layers of the mode.
-    fn included<'a>(&'a self, instance: &'a Instance) -> impl Iterator<Item = &'a Layer> {
-        (instance.network.layers.iter()).filter(|layer| self.includes(layer))
-    }
-
-    /// Whether a layer may be run in ways of one tensor degree that differ in their forward pass.
-    fn may_differ_forwards(&self, layer: &Layer) -> bool {
-        let modes = layer.modes();
-        let allowed = modes.iter().filter(|mode| self.may_run(mode));
-        let forwards = |mode: &LayerMode| -> Vec<Option<u64>> {
-            let times = self.kinds.iter().map(|&kind| mode.times[kind]);
-            times.map(|times| times.map(|times| times.forward_ns)).collect()
-        };
-        let differ = |one: &LayerMode, other: &LayerMode| {
-            one.tensor == other.tensor && (forwards(one) != forwards(other))
-        };
-        let allowed: Vec<&LayerMode> = allowed.collect();
-        allowed
-            .iter()
-            .any(|one| one.host_bytes > 0 || allowed.iter().any(|other| differ(one, other)))
-    }
-
     /// Gradients that are to gather over an iteration where there is none.
     fn gathering_fault(&self) -> Option<Fault> {
         let kind = FaultKind::Contradiction {
@@ -353,88 +287,6 @@ impl Settings {
             && self.updates_once()
             && self.micro_batches.is_none();
         is_missing.then(|| Fault::new(setting::MICRO_BATCHES, kind))
-    }
-
-    /// Why there is no plan whatever the stages, where the degrees that are asked for say so; empty where they do not.
-    pub(crate) fn reasons(&self, instance: &Instance) -> Vec<String> {
-        if !self.modal {
-            return Vec::new();
-        }
-        let devices = self.count(&instance.cluster, self.kind).unwrap_or(self.stages);
-        let mut reasons: Vec<String> = self.tensor_reason(instance).into_iter().collect();
-        reasons.extend(self.replicas_reason());
-        let least = |degrees: &Degrees| match degrees {
-            Degrees::Choose => 1,
-            Degrees::Only(degrees) => degrees.first().copied().unwrap_or(1),
-        };
-        let (tensor, replicas) = (least(&self.tensor), least(&self.replicas));
-        let context = least(&self.context_parallel);
-        let needed = tensor.saturating_mul(replicas).saturating_mul(context);
-        let degree = match context {
-            1 => String::new(),
-            context => format!(" and context degree {context}"),
-        };
-        if needed > devices {
-            reasons.push(format!(
-                "a stage takes {needed} devices at least ({replicas} replicas of tensor degree {tensor}{degree}), and there are {devices}"
-            ));
-        }
-        reasons
-    }
-
-    /// Layers without a mode of the tensor degrees that are asked for, or groups that are wider than nodes.
-    fn tensor_reason(&self, instance: &Instance) -> Option<String> {
-        let Degrees::Only(asked) = &self.tensor else {
-            return None;
-        };
-        let words = |degrees: &[usize], between: &str| {
-            let words: Vec<String> = degrees.iter().map(usize::to_string).collect();
-            words.join(between)
-        };
-        let layers: Vec<&Layer> = self.included(instance).collect();
-        let lacks = |layer: &&&Layer| degrees(layer).is_disjoint(&asked.iter().copied().collect());
-        let lacking: Vec<&Layer> = layers.iter().filter(lacks).copied().collect();
-        let known = |layers: &[&Layer]| -> Vec<usize> {
-            let all: BTreeSet<usize> = layers.iter().flat_map(|layer| degrees(layer)).collect();
-            all.into_iter().collect()
-        };
-        if let Some(first) = lacking.first() {
-            return Some(match lacking.len() == layers.len() {
-                true => format!(
-                    "no layer has a mode of tensor degree {}: they have {}",
-                    words(asked, " or "),
-                    words(&known(&layers), ", ")
-                ),
-                false => format!(
-                    "layer `{}` has no mode of tensor degree {}: it has {}",
-                    first.id,
-                    words(asked, " or "),
-                    words(&known(&[first]), ", ")
-                ),
-            });
-        }
-        let node = instance.cluster.nodes?.devices;
-        let narrowest = asked.first().filter(|&&degree| degree > node)?;
-        Some(format!(
-            "a tensor group of {narrowest} devices does not fit in a node of {node}"
-        ))
-    }
-
-    /// Numbers of replicas of which none divides the micro-batches.
-    fn replicas_reason(&self) -> Option<String> {
-        let (Degrees::Only(asked), Some(all), true) =
-            (&self.replicas, self.micro_batches, self.mode.trains())
-        else {
-            return None;
-        };
-        if asked.iter().any(|&replicas| all % replicas as u64 == 0) {
-            return None;
-        }
-        let words: Vec<String> = asked.iter().map(usize::to_string).collect();
-        let words = words.join(" or ");
-        Some(format!(
-            "{words} replicas cannot share out {all} micro-batches evenly: {words} does not divide {all}"
-        ))
     }
 
     /// Names of what is computed again that mean nothing in any network, and that no layer of this one has.
@@ -483,68 +335,6 @@ impl Settings {
         };
         let is_wrong = self.device_order == DeviceOrder::Given && self.has_unlike_devices();
         is_wrong.then(|| Fault::new(setting::DEVICE_ORDER, kind))
-    }
-
-    /// What is wrong with degrees of experts, with their load, and with degrees of context parallelism.
-    pub(super) fn expert_faults(&self, instance: &Instance) -> impl Iterator<Item = Fault> {
-        let of_experts = self.load_fault().into_iter().chain(self.expert_fault(instance));
-        of_experts.chain(self.context_fault(instance))
-    }
-
-    /// A load of experts that is none, or that nothing bears.
-    fn load_fault(&self) -> Option<Fault> {
-        let found = self.expert_load;
-        if !(1.0..=MOST_LOAD).contains(&found) {
-            let expected = "a factor from 1 to 1000000";
-            return Some(Fault::new(
-                setting::EXPERT_LOAD,
-                FaultKind::BadNumber { found, expected },
-            ));
-        }
-        let kind = FaultKind::Contradiction {
-            found: format!("a load of {found} without experts that are shared out").into(),
-            expected: words!("{}", setting::EXPERT),
-        };
-        (found > 1.0 && self.expert.is_one()).then(|| Fault::new(setting::EXPERT_LOAD, kind))
-    }
-
-    /// Degrees of experts for a network that has none.
-    fn expert_fault(&self, instance: &Instance) -> Option<Fault> {
-        let has_experts = |layer: &Layer| layer.modes().iter().any(|mode| mode.experts.is_some());
-        let kind = FaultKind::Contradiction {
-            found: format!("`{}` of a network without experts", self.expert).into(),
-            expected: "1, or layers that say their `experts`".into(),
-        };
-        let is_wrong = !self.expert.is_one() && !instance.network.layers.iter().any(has_experts);
-        is_wrong.then(|| Fault::new(setting::EXPERT, kind))
-    }
-
-    /// Sequences to be shared out where nobody knows how long they are, or what is not counted where they are.
-    fn context_fault(&self, instance: &Instance) -> Option<Fault> {
-        let network = &instance.network;
-        let keeps = |layer: &Layer| layer.modes().iter().any(|mode| mode.cache.token_bytes > 0);
-        let (found, expected) = match () {
-            () if self.context_parallel.is_one() => return None,
-            () if !self.mode.trains() => ("inference", words!("{}", setting::MODE.given("training"))),
-            () if network.micro_batch.is_none() || !network.layers.iter().any(keeps) => (
-                "a network that does not say its tokens, or keys and values",
-                "`micro_batch = { tokens }`, and layers that say their `kv_bytes_per_token`".into(),
-            ),
-            () if network.has_explicit_backward() => (
-                "backward operators that are layers",
-                "layers with both passes".into(),
-            ),
-            () => return None,
-        };
-        let found = words!(
-            "{} with {}",
-            found,
-            setting::CONTEXT_PARALLEL.given(&self.context_parallel)
-        );
-        Some(Fault::new(
-            setting::CONTEXT_PARALLEL,
-            FaultKind::Contradiction { found, expected },
-        ))
     }
 
     /// Gradients and weights of training to be shared out where nothing trains.
@@ -600,9 +390,4 @@ pub(crate) fn uncounted_fault(kind: &str) -> Fault {
             ),
         },
     )
-}
-
-/// Tensor degrees that a layer has modes of.
-fn degrees(layer: &Layer) -> BTreeSet<usize> {
-    layer.modes().iter().map(|mode| mode.tensor).collect()
 }

@@ -1,56 +1,32 @@
 //! Sequences that devices share out: by hand, and against brute force with whatever modes know.
 
-use stagecut::check;
-use stagecut::control::Control;
-use stagecut::exact;
+use crate::common::modal;
+use crate::in_modes::{PERIODS_AND_ITERATIONS, hold_drawn, on_devices, solved};
 use stagecut::instance::Instance;
-use stagecut::methods::Method;
 use stagecut::options::{
     Degrees, MemoryLimit, Mode, Objective, Optimizer, OptimizerSharding, PipelineOptions, StatePrecision,
 };
-use stagecut::plan::{Plan, Status};
-use stagecut::problem::Problem;
+use stagecut::plan::Status;
 use stagecut::settings::Settings;
-use stagecut::spec::{
-    ClusterSpec, DeviceKindSpec, ExpertsSpec, InstanceSpec, LayerSpec, LinkSpec, MicroBatchSpec, NetworkSpec,
-    NodesSpec,
-};
-
-use crate::copies::{Seen, hold, most_open};
+use stagecut::spec::{ExpertsSpec, InstanceSpec, LayerSpec, LinkSpec, MicroBatchSpec, NodesSpec};
 
 /// A block of 4 + 8 ms and 100 MB that keeps 60 MB of a micro-batch of 8 tokens and 1 MB of keys and values of each, on four devices with links of 10 GB/s.
 fn block() -> InstanceSpec {
-    InstanceSpec {
-        network: NetworkSpec {
-            layers: vec![LayerSpec {
-                id: "block".into(),
-                forward_ms: Some(4.0),
-                backward_ms: Some(8.0),
-                parameter_bytes: 1e8,
-                stash_bytes: 6e7,
-                kv_bytes_per_token: 1e6,
-                ..LayerSpec::default()
-            }],
-            micro_batch: Some(MicroBatchSpec {
-                tokens: 8.0,
-                ..MicroBatchSpec::default()
-            }),
-            ..NetworkSpec::default()
-        },
-        cluster: Some(ClusterSpec {
-            device_kinds: vec![DeviceKindSpec {
-                count: Some(4),
-                ..DeviceKindSpec::default()
-            }],
-            link: Some(LinkSpec {
-                bandwidth_bytes_per_s: 1e10,
-                latency_ms: 0.0,
-                nodes: None,
-            }),
-            ..ClusterSpec::default()
-        }),
-        ..InstanceSpec::default()
-    }
+    let layer = LayerSpec {
+        id: "block".into(),
+        forward_ms: Some(4.0),
+        backward_ms: Some(8.0),
+        parameter_bytes: 1e8,
+        stash_bytes: 6e7,
+        kv_bytes_per_token: 1e6,
+        ..LayerSpec::default()
+    };
+    let mut spec = on_devices(4, vec![layer]);
+    spec.network.micro_batch = Some(MicroBatchSpec {
+        tokens: 8.0,
+        ..MicroBatchSpec::default()
+    });
+    spec
 }
 
 fn asked(degree: usize) -> PipelineOptions {
@@ -64,17 +40,6 @@ fn asked(degree: usize) -> PipelineOptions {
         memory_limit: Some(MemoryLimit::Bytes(4_000_000_000)),
         ..PipelineOptions::default()
     }
-}
-
-fn solved(spec: &InstanceSpec, options: &PipelineOptions) -> Plan {
-    let instance = Instance::from_spec(spec).unwrap();
-    let settings = Settings::resolve(&instance, options).unwrap();
-    let problem = Problem::new(&instance, settings).unwrap();
-    let exact = Method::Exact(exact::Method::Exact);
-    let plan = exact.run(&instance, &problem, &Control::default()).unwrap();
-    let violations = check::check(&instance, &problem.settings, &plan);
-    assert!(violations.is_empty(), "{violations:?}\n{plan:#?}");
-    plan
 }
 
 #[test]
@@ -179,43 +144,36 @@ fn what_cannot_be_is_refused_by_name() {
 /// Random problems of all that modes know, with sequences that devices share out, and with a table or unlike devices.
 #[test]
 fn modes_with_context_are_those_of_brute_force() {
-    let seeds: u64 = std::env::var("CONTEXT_PROBLEMS").map_or(1_200, |text| text.parse().unwrap());
-    for objective in [Objective::Period, Objective::Iteration] {
-        let mut seen = Seen::default();
-        for seed in 0..seeds {
-            let mut spec = match seed % 5 {
-                0 => crate::common::modal::random_modal_slow_inside(seed),
-                _ => crate::common::modal::random_modal(seed),
-            };
-            if seed.is_multiple_of(4) {
-                crate::common::modal::share_table(&mut spec, seed);
-            }
-            if seed.is_multiple_of(3) {
-                spec = crate::common::modal::on_unlike_devices(spec, seed);
-            }
-            if seed.is_multiple_of(7) {
-                spec.pipeline.uniform = Some(true);
-            }
-            match seed % 6 {
-                1 | 4 => crate::common::modal::add_experts(&mut spec, seed),
-                2 => crate::common::modal::shard(&mut spec, seed),
-                5 => {
-                    crate::common::modal::shard(&mut spec, seed);
-                    crate::common::modal::add_experts(&mut spec, seed);
-                }
-                _ => {}
-            }
-            crate::common::modal::add_context(&mut spec, seed);
-            hold((seed, &spec), objective, &mut seen);
+    let drawn = |seed: u64| {
+        let mut spec = match seed % 5 {
+            0 => modal::random_modal_slow_inside(seed),
+            _ => modal::random_modal(seed),
+        };
+        if seed.is_multiple_of(4) {
+            modal::share_table(&mut spec, seed);
         }
-        println!("{objective}: {seen:?}");
-        assert!(
-            seen.compared * 4 > seeds as usize
-                && seen.context * 10 > seen.compared
-                && seen.experts_in_context * 50 > seen.compared
-                && seen.sharded_in_context * 50 > seen.compared,
-            "{seen:?}"
-        );
-        assert!(seen.open * most_open(objective) < seen.compared, "{seen:?}");
-    }
+        if seed.is_multiple_of(3) {
+            spec = modal::on_unlike_devices(spec, seed);
+        }
+        if seed.is_multiple_of(7) {
+            spec.pipeline.uniform = Some(true);
+        }
+        match seed % 6 {
+            1 | 4 => modal::add_experts(&mut spec, seed),
+            2 => modal::shard(&mut spec, seed),
+            5 => {
+                modal::shard(&mut spec, seed);
+                modal::add_experts(&mut spec, seed);
+            }
+            _ => {}
+        }
+        modal::add_context(&mut spec, seed);
+        spec
+    };
+    hold_drawn(1_200, &PERIODS_AND_ITERATIONS, drawn, |seen, draws| {
+        seen.compared * 4 > draws
+            && seen.context * 10 > seen.compared
+            && seen.experts_in_context * 50 > seen.compared
+            && seen.sharded_in_context * 50 > seen.compared
+    });
 }

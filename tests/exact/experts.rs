@@ -1,50 +1,30 @@
 //! Experts that replicas share out: by hand, and against brute force with whatever modes know.
 
-use crate::common::{draws, seeds};
+use crate::common::modal;
+use crate::in_modes::{PERIODS_AND_ITERATIONS, hold_drawn, on_devices, solved};
 use stagecut::instance::Instance;
 use stagecut::options::{Degrees, MemoryLimit, Objective, Optimizer, PipelineOptions, StatePrecision};
 use stagecut::plan::{Plan, Status};
 use stagecut::settings::Settings;
-use stagecut::spec::{
-    ClusterSpec, DeviceKindSpec, ExpertsSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec,
-};
-
-use crate::copies::{Seen, hold, most_open, solved};
+use stagecut::spec::{ExpertsSpec, InstanceSpec, LayerSpec};
 
 /// One layer of 4 + 8 ms with four experts of 400 MB together beside 100 MB, whose tokens are 30 MB there and back twice, on four devices with
 /// links of 10 GB/s.
 fn layer_of_experts() -> InstanceSpec {
-    InstanceSpec {
-        network: NetworkSpec {
-            layers: vec![LayerSpec {
-                id: "block".into(),
-                forward_ms: Some(4.0),
-                backward_ms: Some(8.0),
-                parameter_bytes: 5e8,
-                experts: Some(ExpertsSpec {
-                    count: 4,
-                    parameter_bytes: 4e8,
-                    routed_bytes: 3e7,
-                    share: 0.5,
-                }),
-                ..LayerSpec::default()
-            }],
-            ..NetworkSpec::default()
-        },
-        cluster: Some(ClusterSpec {
-            device_kinds: vec![DeviceKindSpec {
-                count: Some(4),
-                ..DeviceKindSpec::default()
-            }],
-            link: Some(LinkSpec {
-                bandwidth_bytes_per_s: 1e10,
-                latency_ms: 0.0,
-                nodes: None,
-            }),
-            ..ClusterSpec::default()
+    let layer = LayerSpec {
+        id: "block".into(),
+        forward_ms: Some(4.0),
+        backward_ms: Some(8.0),
+        parameter_bytes: 5e8,
+        experts: Some(ExpertsSpec {
+            count: 4,
+            parameter_bytes: 4e8,
+            routed_bytes: 3e7,
+            share: 0.5,
         }),
-        ..InstanceSpec::default()
-    }
+        ..LayerSpec::default()
+    };
+    on_devices(4, vec![layer])
 }
 
 fn asked(memory_bytes: u64) -> PipelineOptions {
@@ -139,24 +119,18 @@ fn what_cannot_be_is_refused_by_name() {
 /// Random problems of all that modes know, with experts and now and then a table that two layers share.
 #[test]
 fn modes_with_experts_are_those_of_brute_force() {
-    for objective in [Objective::Period, Objective::Iteration] {
-        let mut seen = Seen::default();
-        for seed in seeds(1_500) {
-            let mut spec = crate::common::modal::random_modal(seed);
-            crate::common::modal::add_experts(&mut spec, seed);
-            if seed.is_multiple_of(4) {
-                crate::common::modal::share_table(&mut spec, seed);
-            }
-            if seed.is_multiple_of(3) {
-                spec = crate::common::modal::on_unlike_devices(spec, seed);
-            }
-            hold((seed, &spec), objective, &mut seen);
+    let drawn = |seed: u64| {
+        let mut spec = modal::random_modal(seed);
+        modal::add_experts(&mut spec, seed);
+        if seed.is_multiple_of(4) {
+            modal::share_table(&mut spec, seed);
         }
-        println!("{objective}: {seen:?}");
-        assert!(
-            seen.compared * 3 > draws(1_500) as usize && seen.expert * 20 > seen.compared,
-            "{seen:?}"
-        );
-        assert!(seen.open * most_open(objective) < seen.compared, "{seen:?}");
-    }
+        match seed % 3 {
+            0 => modal::on_unlike_devices(spec, seed),
+            _ => spec,
+        }
+    };
+    hold_drawn(1_500, &PERIODS_AND_ITERATIONS, drawn, |seen, draws| {
+        seen.compared * 3 > draws && seen.expert * 20 > seen.compared
+    });
 }

@@ -4,11 +4,10 @@ use crate::common::modal::{
     add_context, add_experts, add_hosts, offload_states, on_unlike_devices, random_modal,
     random_modal_slow_inside, shard,
 };
-use crate::common::{draws, seeds};
-use crate::copies::{Seen, hold, solved};
+use crate::in_modes::{hold_drawn, on_devices, solved};
 use stagecut::options::{Communication, Degrees, Objective, PipelineOptions, Schedule};
 use stagecut::plan::Status;
-use stagecut::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, NetworkSpec};
+use stagecut::spec::{InstanceSpec, LayerSpec};
 
 /// Three layers of 1 + 2 ms, one of 4 + 8 ms, on four devices.
 fn four() -> InstanceSpec {
@@ -19,20 +18,7 @@ fn four() -> InstanceSpec {
         ..LayerSpec::default()
     };
     let times = [1.0, 1.0, 1.0, 4.0];
-    InstanceSpec {
-        network: NetworkSpec {
-            layers: times.into_iter().enumerate().map(layer).collect(),
-            ..NetworkSpec::default()
-        },
-        cluster: Some(ClusterSpec {
-            device_kinds: vec![DeviceKindSpec {
-                count: Some(4),
-                ..DeviceKindSpec::default()
-            }],
-            ..ClusterSpec::default()
-        }),
-        ..InstanceSpec::default()
-    }
+    on_devices(4, times.into_iter().enumerate().map(layer).collect())
 }
 
 /// One micro-batch takes 21 ms whatever the stages. Four replicas of all layers make one every 5.25 ms, and two stages at best one every 6.
@@ -64,8 +50,7 @@ fn the_example_of_the_page() {
 /// Random problems of all that modes know.
 #[test]
 fn iterations_by_the_formula_are_those_of_brute_force() {
-    let mut seen = Seen::default();
-    for seed in seeds(1_500) {
+    let drawn = |seed: u64| {
         let mut spec = match seed % 5 {
             0 => random_modal_slow_inside(seed),
             _ => random_modal(seed),
@@ -86,11 +71,9 @@ fn iterations_by_the_formula_are_those_of_brute_force() {
         }
         spec.pipeline.schedule = spec.pipeline.schedule.filter(|own| *own != Schedule::Gpipe);
         spec.pipeline.micro_batches.get_or_insert(6);
-        hold((seed, &spec), Objective::Formula, &mut seen);
-    }
-    println!("{seen:?}");
-    assert!(
-        seen.compared * 2 > draws(1_500) as usize && seen.open * 20 < seen.compared,
-        "{seen:?}"
-    );
+        spec
+    };
+    hold_drawn(1_500, &[(Objective::Formula, 20)], drawn, |seen, draws| {
+        seen.compared * 2 > draws
+    });
 }

@@ -1,14 +1,12 @@
 //! Frozen layers: what they take and hold, against brute force that works it out from what the file says.
 
 use crate::common::seeds;
+use crate::in_modes::found;
 use std::collections::BTreeMap;
 
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use stagecut::control::Control;
-use stagecut::exact;
 use stagecut::instance::Instance;
-use stagecut::methods::Method;
 use stagecut::options::{Communication, Cuts, MemoryLimit, Mode, PipelineOptions, Schedule, StatePrecision};
 use stagecut::plan::bare::{BarePlan, BareStage};
 use stagecut::plan::{Plan, Status};
@@ -184,12 +182,7 @@ impl Written {
 fn solve(spec: &InstanceSpec) -> Option<Plan> {
     let instance = Instance::from_spec(spec).unwrap();
     let settings = Settings::resolve(&instance, &PipelineOptions::default()).unwrap();
-    let problem = Problem::new(&instance, settings.clone()).ok()?;
-    let plan = Method::Exact(exact::Method::Exact)
-        .run(&instance, &problem, &Control::default())
-        .unwrap();
-    assert_eq!(stagecut::check::check(&instance, &settings, &plan), Vec::new());
-    Some(plan)
+    found(&instance, &settings, None)
 }
 
 #[test]

@@ -3,22 +3,18 @@
 use std::time::Duration;
 
 use crate::common::{draws, modal, seeds};
+use crate::in_modes::found;
 use crate::modal_chunks;
 use crate::oracles::separate_modes::best_with;
 use crate::separate_modes::{Compared, are_near, drawn_on, is_near, is_no_less};
 use rand::{RngExt, SeedableRng};
 use rand_chacha::ChaCha8Rng;
-use stagecut::check;
-use stagecut::control::Control;
-use stagecut::exact;
 use stagecut::instance::Instance;
-use stagecut::methods::Method;
 use stagecut::options::{
     Communication, Cuts, Degrees, Groups, MemoryLimit, Mode, Objective, Optimizer, OptimizerSharding,
     PipelineOptions, StatePrecision, Synchronization,
 };
 use stagecut::plan::{Plan, Status};
-use stagecut::problem::Problem;
 use stagecut::settings::Settings;
 use stagecut::spec::{
     ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, TensorSpec,
@@ -189,14 +185,7 @@ fn chunks_are_those_of_brute_force() {
 fn solved(spec: &InstanceSpec) -> (Instance, Settings, Plan) {
     let instance = Instance::from_spec(spec).unwrap();
     let settings = Settings::resolve(&instance, &PipelineOptions::default()).unwrap();
-    let problem = Problem::new(&instance, settings.clone()).unwrap();
-    let control = Control {
-        time_limit: Some(Duration::from_secs(10)),
-        ..Control::default()
-    };
-    let exact = Method::Exact(exact::Method::Exact);
-    let plan = exact.run(&instance, &problem, &control).unwrap();
-    assert_eq!(check::check(&instance, &settings, &plan), []);
+    let plan = found(&instance, &settings, Some(Duration::from_secs(10))).unwrap();
     (instance, settings, plan)
 }
 

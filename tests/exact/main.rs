@@ -26,6 +26,7 @@ mod grouped_modes;
 mod ideal_pairs;
 mod ideal_tree;
 mod idle_items;
+mod in_modes;
 mod iteration;
 mod joint;
 mod joint_chunks;

@@ -1,6 +1,7 @@
 //! Modes of layers and stages: by hand, against brute force, against published answers.
 
 use crate::common::{draws, seeds};
+use crate::in_modes::solved_by;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -19,16 +20,6 @@ use stagecut::switches::Switches;
 /// What `exact` makes of an instance.
 fn solved(instance: &Instance, options: &PipelineOptions) -> Plan {
     solved_by(Method::Exact(exact::Method::Exact), instance, options)
-}
-
-/// What a method makes of an instance; every plan passes the checker.
-fn solved_by(method: Method, instance: &Instance, options: &PipelineOptions) -> Plan {
-    let settings = Settings::resolve(instance, options).unwrap();
-    let problem = Problem::new(instance, settings).unwrap();
-    let plan = method.run(instance, &problem, &Control::default()).unwrap();
-    let violations = check::check(instance, &problem.settings, &plan);
-    assert!(violations.is_empty(), "{violations:?}\n{plan:#?}");
-    plan
 }
 
 fn choose() -> PipelineOptions {

@@ -1,20 +1,15 @@
 //! What layers keep at hosts: by hand, and against brute force with whatever modes know.
 
+use crate::common::modal;
+use crate::in_modes::{self, PERIODS_AND_ITERATIONS, chain_on_devices, hold_drawn, solved_by};
 use stagecut::check;
-use stagecut::control::Control;
 use stagecut::exact;
 use stagecut::instance::Instance;
 use stagecut::methods::Method;
 use stagecut::options::{MemoryLimit, Objective, PipelineOptions, Region};
 use stagecut::plan::{Plan, Status};
-use stagecut::problem::Problem;
 use stagecut::settings::Settings;
-use stagecut::spec::{
-    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, TensorSpec,
-};
-
-use crate::common::{draws, seeds};
-use crate::copies::{Seen, hold, most_open};
+use stagecut::spec::{InstanceSpec, LayerSpec};
 
 /// Two blocks of 4 + 8 ms that each keep 60 MB, on a device that copies 20 GB/s: 3 ms there and 3 ms back.
 fn blocks(host_memory_bytes: Option<f64>) -> InstanceSpec {
@@ -25,32 +20,10 @@ fn blocks(host_memory_bytes: Option<f64>) -> InstanceSpec {
         stash_bytes: 6e7,
         ..LayerSpec::default()
     };
-    InstanceSpec {
-        network: NetworkSpec {
-            layers: vec![block("one"), block("two")],
-            tensors: vec![TensorSpec {
-                producer: "one".into(),
-                consumers: vec!["two".into()],
-                ..TensorSpec::default()
-            }],
-            ..NetworkSpec::default()
-        },
-        cluster: Some(ClusterSpec {
-            device_kinds: vec![DeviceKindSpec {
-                count: Some(2),
-                host_bytes_per_s: Some(2e10),
-                host_memory_bytes,
-                ..DeviceKindSpec::default()
-            }],
-            link: Some(LinkSpec {
-                bandwidth_bytes_per_s: 1e10,
-                latency_ms: 0.0,
-                nodes: None,
-            }),
-            ..ClusterSpec::default()
-        }),
-        ..InstanceSpec::default()
-    }
+    let mut spec = chain_on_devices(2, vec![block("one"), block("two")], None);
+    let kind = &mut spec.cluster.as_mut().unwrap().device_kinds[0];
+    (kind.host_bytes_per_s, kind.host_memory_bytes) = (Some(2e10), host_memory_bytes);
+    spec
 }
 
 fn asked(stages: usize, megabytes: u64, recompute: &str) -> PipelineOptions {
@@ -70,17 +43,9 @@ fn settings(spec: &InstanceSpec, options: &PipelineOptions) -> (Instance, Result
 }
 
 fn solved(spec: &InstanceSpec, options: &PipelineOptions) -> Plan {
-    let (instance, settings) = settings(spec, options);
-    let problem = Problem::new(&instance, settings.unwrap()).unwrap();
-    let plans = [exact::Method::Exact, exact::Method::Milp].map(|method| {
-        let plan = Method::Exact(method)
-            .run(&instance, &problem, &Control::default())
-            .unwrap();
-        let violations = check::check(&instance, &problem.settings, &plan);
-        assert!(violations.is_empty(), "{violations:?}\n{plan:#?}");
-        plan
-    });
-    let [searched, programmed] = plans;
+    let instance = Instance::from_spec(spec).unwrap();
+    let methods = [exact::Method::Exact, exact::Method::Milp].map(Method::Exact);
+    let [searched, programmed] = methods.map(|method| solved_by(method, &instance, options));
     let found = |plan: &Plan| (plan.status, plan.objective_ms.map(|ms| (ms * 1e6).round()));
     assert_eq!(found(&searched), found(&programmed), "{programmed:#?}");
     searched
@@ -135,12 +100,7 @@ fn states_of_the_optimiser_lie_at_hosts_stage_by_stage() {
         ..asked(2, 60, "none")
     };
     let found = |spec: &InstanceSpec, options: &PipelineOptions| {
-        let (instance, settings) = settings(spec, options);
-        let problem = Problem::new(&instance, settings.unwrap()).unwrap();
-        let exact = Method::Exact(exact::Method::Exact);
-        let plan = exact.run(&instance, &problem, &Control::default()).unwrap();
-        let violations = check::check(&instance, &problem.settings, &plan);
-        assert!(violations.is_empty(), "{violations:?}\n{plan:#?}");
+        let plan = in_modes::solved(spec, options);
         let of_stage = |stage: &stagecut::plan::PlanStage| {
             let mode = stage.mode.as_ref().unwrap();
             (stage.memory_bytes / 1_000_000, mode.host_bytes / 1_000_000)
@@ -251,37 +211,30 @@ fn what_is_not_understood_is_refused_by_name() {
 /// Random problems of all that modes know, on devices with hosts, and with experts, sequences or weights that devices share out, a table, or unlike devices.
 #[test]
 fn modes_with_hosts_are_those_of_brute_force() {
-    for objective in [Objective::Period, Objective::Iteration] {
-        let mut seen = Seen::default();
-        for seed in seeds(1_200) {
-            let mut spec = crate::common::modal::random_modal_links(seed);
-            if seed.is_multiple_of(3) {
-                spec = crate::common::modal::on_unlike_devices(spec, seed);
-            }
-            match seed % 5 {
-                0 => crate::common::modal::share_table(&mut spec, seed),
-                1 => crate::common::modal::add_experts(&mut spec, seed),
-                2 => crate::common::modal::add_context(&mut spec, seed),
-                3 => crate::common::modal::shard(&mut spec, seed),
-                _ => {}
-            }
-            let recompute = spec.pipeline.recompute.clone();
-            crate::common::modal::add_hosts(&mut spec, seed);
-            if seed.is_multiple_of(2) {
-                crate::common::modal::offload_states(&mut spec, seed);
-            }
-            // States alone, as often as both.
-            if seed.is_multiple_of(4) {
-                spec.pipeline.recompute = recompute;
-            }
-            hold((seed, &spec), objective, &mut seen);
+    let drawn = |seed: u64| {
+        let mut spec = modal::random_modal_links(seed);
+        if seed.is_multiple_of(3) {
+            spec = modal::on_unlike_devices(spec, seed);
         }
-        println!("{objective}: {seen:?}");
-        let fewest = draws(1_200) as usize;
-        assert!(
-            seen.compared * 4 > fewest && seen.hosts * 10 > seen.compared,
-            "{seen:?}"
-        );
-        assert!(seen.open * most_open(objective) < seen.compared, "{seen:?}");
-    }
+        match seed % 5 {
+            0 => modal::share_table(&mut spec, seed),
+            1 => modal::add_experts(&mut spec, seed),
+            2 => modal::add_context(&mut spec, seed),
+            3 => modal::shard(&mut spec, seed),
+            _ => {}
+        }
+        let recompute = spec.pipeline.recompute.clone();
+        modal::add_hosts(&mut spec, seed);
+        if seed.is_multiple_of(2) {
+            modal::offload_states(&mut spec, seed);
+        }
+        // States alone, as often as both.
+        if seed.is_multiple_of(4) {
+            spec.pipeline.recompute = recompute;
+        }
+        spec
+    };
+    hold_drawn(1_200, &PERIODS_AND_ITERATIONS, drawn, |seen, draws| {
+        seen.compared * 4 > draws && seen.hosts * 10 > seen.compared
+    });
 }

@@ -3,14 +3,11 @@
 use crate::common::modal::{
     add_context, add_experts, add_hosts, on_unlike_devices, random_modal, random_modal_slow_inside, shard,
 };
-use crate::common::{draws, seeds};
-use crate::copies::{Seen, hold, solved};
+use crate::in_modes::{chain_on_devices, hold_drawn, solved};
 use stagecut::options::{Communication, Objective, PipelineOptions};
 use stagecut::plan::Status;
 use stagecut::simulate::{Request, simulate};
-use stagecut::spec::{
-    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, TensorSpec,
-};
+use stagecut::spec::{InstanceSpec, LayerSpec};
 
 /// Two layers of 4 + 8 ms, and a tensor of 20 MB between them, on four devices with links of 10 GB/s: 2 ms there, and 2 ms back.
 fn two() -> InstanceSpec {
@@ -20,31 +17,7 @@ fn two() -> InstanceSpec {
         backward_ms: Some(8.0),
         ..LayerSpec::default()
     };
-    InstanceSpec {
-        network: NetworkSpec {
-            layers: vec![layer("a"), layer("b")],
-            tensors: vec![TensorSpec {
-                producer: "a".into(),
-                consumers: vec!["b".into()],
-                bytes: Some(2e7),
-                ..TensorSpec::default()
-            }],
-            ..NetworkSpec::default()
-        },
-        cluster: Some(ClusterSpec {
-            device_kinds: vec![DeviceKindSpec {
-                count: Some(4),
-                ..DeviceKindSpec::default()
-            }],
-            link: Some(LinkSpec {
-                bandwidth_bytes_per_s: 1e10,
-                latency_ms: 0.0,
-                nodes: None,
-            }),
-            ..ClusterSpec::default()
-        }),
-        ..InstanceSpec::default()
-    }
+    chain_on_devices(4, vec![layer("a"), layer("b")], Some(2e7))
 }
 
 fn asked(objective: Objective, communication: Communication) -> PipelineOptions {
@@ -81,30 +54,25 @@ fn the_example_of_the_page() {
 /// Random problems of all that modes know.
 #[test]
 fn modes_with_links_are_those_of_brute_force() {
-    for objective in [Objective::Period, Objective::Iteration] {
-        let mut seen = Seen::default();
-        for seed in seeds(1_200) {
-            let mut spec = match seed % 10 {
-                0 => random_modal_slow_inside(seed),
-                _ => random_modal(seed),
-            };
-            if seed.is_multiple_of(3) {
-                spec = on_unlike_devices(spec, seed);
-            }
-            match seed % 8 {
-                1 => add_experts(&mut spec, seed),
-                2 => shard(&mut spec, seed),
-                3 | 6 => add_hosts(&mut spec, seed),
-                5 => add_context(&mut spec, seed),
-                _ => {}
-            }
-            spec.pipeline.communication = Some(Communication::Overlapped);
-            hold((seed, &spec), objective, &mut seen);
+    let drawn = |seed: u64| {
+        let mut spec = match seed % 10 {
+            0 => random_modal_slow_inside(seed),
+            _ => random_modal(seed),
+        };
+        if seed.is_multiple_of(3) {
+            spec = on_unlike_devices(spec, seed);
         }
-        println!("{objective}: {seen:?}");
-        assert!(seen.compared * 2 > draws(1_200) as usize, "{seen:?}");
-        // Iterations of stages that are unlike, or may compute something again, have bounds that know nothing of how much is in flight.
-        let most = if objective == Objective::Period { 20 } else { 2 };
-        assert!(seen.open * most < seen.compared, "{seen:?}");
-    }
+        match seed % 8 {
+            1 => add_experts(&mut spec, seed),
+            2 => shard(&mut spec, seed),
+            3 | 6 => add_hosts(&mut spec, seed),
+            5 => add_context(&mut spec, seed),
+            _ => {}
+        }
+        spec.pipeline.communication = Some(Communication::Overlapped);
+        spec
+    };
+    // Iterations of stages that are unlike, or may compute something again, have bounds that know nothing of how much is in flight.
+    let objectives = [(Objective::Period, 20), (Objective::Iteration, 2)];
+    hold_drawn(1_200, &objectives, drawn, |seen, draws| seen.compared * 2 > draws);
 }

@@ -1,21 +1,14 @@
 //! Gradients and weights that replicas share out: by hand, and against brute force with whatever modes know.
 
-use stagecut::check;
-use stagecut::control::Control;
-use stagecut::exact;
+use crate::common::modal;
+use crate::in_modes::{PERIODS_AND_ITERATIONS, chain_on_devices, hold_drawn, solved};
 use stagecut::instance::Instance;
-use stagecut::methods::Method;
 use stagecut::options::{
     MemoryLimit, Objective, Optimizer, OptimizerSharding, PipelineOptions, StatePrecision,
 };
-use stagecut::plan::{Plan, Status};
-use stagecut::problem::Problem;
+use stagecut::plan::Status;
 use stagecut::settings::Settings;
-use stagecut::spec::{
-    ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec, NodesSpec, TensorSpec,
-};
-
-use crate::copies::{Seen, hold, most_open};
+use stagecut::spec::{InstanceSpec, LayerSpec, LinkSpec, NodesSpec};
 
 /// Two layers of 4 + 8 ms and 100 MB, and four devices with links of 10 GB/s.
 fn two() -> InstanceSpec {
@@ -26,31 +19,7 @@ fn two() -> InstanceSpec {
         parameter_bytes: 1e8,
         ..LayerSpec::default()
     };
-    InstanceSpec {
-        network: NetworkSpec {
-            layers: vec![layer("first"), layer("second")],
-            tensors: vec![TensorSpec {
-                producer: "first".into(),
-                consumers: vec!["second".into()],
-                bytes: Some(0.0),
-                ..TensorSpec::default()
-            }],
-            ..NetworkSpec::default()
-        },
-        cluster: Some(ClusterSpec {
-            device_kinds: vec![DeviceKindSpec {
-                count: Some(4),
-                ..DeviceKindSpec::default()
-            }],
-            link: Some(LinkSpec {
-                bandwidth_bytes_per_s: 1e10,
-                latency_ms: 0.0,
-                nodes: None,
-            }),
-            ..ClusterSpec::default()
-        }),
-        ..InstanceSpec::default()
-    }
+    chain_on_devices(4, vec![layer("first"), layer("second")], Some(0.0))
 }
 
 fn asked(sharding: OptimizerSharding) -> PipelineOptions {
@@ -65,17 +34,6 @@ fn asked(sharding: OptimizerSharding) -> PipelineOptions {
         memory_limit: Some(MemoryLimit::Bytes(4_000_000_000)),
         ..PipelineOptions::default()
     }
-}
-
-fn solved(spec: &InstanceSpec, options: &PipelineOptions) -> Plan {
-    let instance = Instance::from_spec(spec).unwrap();
-    let settings = Settings::resolve(&instance, options).unwrap();
-    let problem = Problem::new(&instance, settings).unwrap();
-    let exact = Method::Exact(exact::Method::Exact);
-    let plan = exact.run(&instance, &problem, &Control::default()).unwrap();
-    let violations = check::check(&instance, &problem.settings, &plan);
-    assert!(violations.is_empty(), "{violations:?}\n{plan:#?}");
-    plan
 }
 
 #[test]
@@ -183,33 +141,26 @@ fn what_cannot_be_is_refused_by_name() {
 /// Random problems of all that modes know, with gradients or weights that replicas share out, and with experts, a table or unlike devices.
 #[test]
 fn modes_with_shares_are_those_of_brute_force() {
-    let seeds: u64 = std::env::var("SHARDING_PROBLEMS").map_or(1_200, |text| text.parse().unwrap());
-    for objective in [Objective::Period, Objective::Iteration] {
-        let mut seen = Seen::default();
-        for seed in 0..seeds {
-            let mut spec = match seed % 5 {
-                0 => crate::common::modal::random_modal_slow_inside(seed),
-                _ => crate::common::modal::random_modal(seed),
-            };
-            match seed % 4 {
-                0 => crate::common::modal::add_experts(&mut spec, seed),
-                1 => crate::common::modal::share_table(&mut spec, seed),
-                _ => {}
-            }
-            if seed.is_multiple_of(3) {
-                spec = crate::common::modal::on_unlike_devices(spec, seed);
-            }
-            if seed.is_multiple_of(7) {
-                spec.pipeline.uniform = Some(true);
-            }
-            crate::common::modal::shard(&mut spec, seed);
-            hold((seed, &spec), objective, &mut seen);
+    let drawn = |seed: u64| {
+        let mut spec = match seed % 5 {
+            0 => modal::random_modal_slow_inside(seed),
+            _ => modal::random_modal(seed),
+        };
+        match seed % 4 {
+            0 => modal::add_experts(&mut spec, seed),
+            1 => modal::share_table(&mut spec, seed),
+            _ => {}
         }
-        println!("{objective}: {seen:?}");
-        assert!(
-            seen.compared * 3 > seeds as usize && seen.shared_out * 10 > seen.compared,
-            "{seen:?}"
-        );
-        assert!(seen.open * most_open(objective) < seen.compared, "{seen:?}");
-    }
+        if seed.is_multiple_of(3) {
+            spec = modal::on_unlike_devices(spec, seed);
+        }
+        if seed.is_multiple_of(7) {
+            spec.pipeline.uniform = Some(true);
+        }
+        modal::shard(&mut spec, seed);
+        spec
+    };
+    hold_drawn(1_200, &PERIODS_AND_ITERATIONS, drawn, |seen, draws| {
+        seen.compared * 3 > draws && seen.shared_out * 10 > seen.compared
+    });
 }

@@ -4,14 +4,13 @@ use crate::common::modal::{
     add_context, add_experts, add_hosts, offload_states, on_unlike_devices, random_modal,
     random_modal_slow_inside,
 };
-use crate::common::{draws, seeds};
-use crate::copies::{Seen, hold, solved};
+use crate::in_modes::{hold_drawn, on_devices, solved};
 use stagecut::options::{
     Communication, Degrees, MemoryLimit, Objective, Optimizer, PipelineOptions, Schedule,
 };
 use stagecut::plan::Status;
 use stagecut::simulate::{Request, simulate};
-use stagecut::spec::{ClusterSpec, DeviceKindSpec, InstanceSpec, LayerSpec, LinkSpec, NetworkSpec};
+use stagecut::spec::{InstanceSpec, LayerSpec};
 
 /// Two layers of 4 + 8 ms, of 100 MB of weights and 10 MB of activations, on three devices with links of 10 GB/s.
 fn two() -> InstanceSpec {
@@ -23,25 +22,7 @@ fn two() -> InstanceSpec {
         stash_bytes: 1e7,
         ..LayerSpec::default()
     };
-    InstanceSpec {
-        network: NetworkSpec {
-            layers: vec![layer("a"), layer("b")],
-            ..NetworkSpec::default()
-        },
-        cluster: Some(ClusterSpec {
-            device_kinds: vec![DeviceKindSpec {
-                count: Some(3),
-                ..DeviceKindSpec::default()
-            }],
-            link: Some(LinkSpec {
-                bandwidth_bytes_per_s: 1e10,
-                latency_ms: 0.0,
-                nodes: None,
-            }),
-            ..ClusterSpec::default()
-        }),
-        ..InstanceSpec::default()
-    }
+    on_devices(3, vec![layer("a"), layer("b")])
 }
 
 /// Both layers on two replicas: a ring of 2 · 100 MB behind every two micro-batches takes 20 ms, so that one comes every (24 + 20) / 2 ms. One layer
@@ -80,8 +61,7 @@ fn the_example_of_the_page() {
 /// Random problems of all that modes know.
 #[test]
 fn versions_of_weights_are_those_of_brute_force() {
-    let mut seen = Seen::default();
-    for seed in seeds(1_500) {
+    let drawn = |seed: u64| {
         let mut spec = match seed % 5 {
             0 => random_modal_slow_inside(seed),
             _ => random_modal(seed),
@@ -100,11 +80,9 @@ fn versions_of_weights_are_those_of_brute_force() {
             spec.pipeline.communication = Some(Communication::Overlapped);
         }
         spec.pipeline.schedule = Some(Schedule::Pipedream);
-        hold((seed, &spec), Objective::Period, &mut seen);
-    }
-    println!("{seen:?}");
-    assert!(
-        seen.compared * 2 > draws(1_500) as usize && seen.open * 20 < seen.compared,
-        "{seen:?}"
-    );
+        spec
+    };
+    hold_drawn(1_500, &[(Objective::Period, 20)], drawn, |seen, draws| {
+        seen.compared * 2 > draws
+    });
 }

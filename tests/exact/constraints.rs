@@ -6,7 +6,7 @@ use crate::common::{draws, problem_of, rounding_ns, seeds, separate_spec};
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::oracles::chunk_iterations::least_among_ns;
-use crate::oracles::{allocations, virtual_stages};
+use crate::oracles::{allocations, each_assignment, virtual_stages};
 use crate::regions::{plans, spec};
 use rand::seq::IndexedRandom;
 use rand::{RngExt, SeedableRng};
@@ -339,19 +339,8 @@ fn chunks_keep_constraints_like_brute_force() {
 
 /// All assignments of items to stages that keep order, without a gap.
 fn assignments(problem: &Problem) -> Vec<Vec<usize>> {
-    let mut all = vec![Vec::new()];
-    for item in 0..problem.items.len() {
-        let longer = |plan: &Vec<usize>| -> Vec<Vec<usize>> {
-            let before = problem
-                .order
-                .neighbors_directed((item as u32).into(), petgraph::Direction::Incoming);
-            let first = before.map(|u| plan[u.index()]).max().unwrap_or(0);
-            (first..problem.stages())
-                .map(|stage| [&plan[..], &[stage]].concat())
-                .collect()
-        };
-        all = all.iter().flat_map(longer).collect();
-    }
+    let mut all = Vec::new();
+    each_assignment(problem, problem.stages(), &mut |plan| all.push(plan.clone()));
     let has_gap = |plan: &Vec<usize>| (0..*plan.iter().max().unwrap()).any(|stage| !plan.contains(&stage));
     all.retain(|plan| !has_gap(plan));
     all

@@ -2,8 +2,7 @@
 
 use std::collections::HashMap;
 
-use petgraph::Direction::Incoming;
-
+use super::each_assignment;
 use super::shares::{self, Stage};
 use stagecut::cost;
 use stagecut::cost::allocation::{Allocation, StageWork, bottleneck_ns, objective_of};
@@ -70,7 +69,10 @@ pub fn solve_among(
         assignment: Vec::with_capacity(items),
         best: None,
     };
-    search.place_next();
+    each_assignment(problem, problem.stages(), &mut |assignment| {
+        search.assignment.clone_from(assignment);
+        search.choose_all();
+    });
     Ok(search.best)
 }
 
@@ -98,22 +100,6 @@ struct Search<'a> {
 type Costs = Vec<Vec<u64>>;
 
 impl Search<'_> {
-    /// Tries every stage for the first item without one. Items are in topological order, so all before it are placed.
-    fn place_next(&mut self) {
-        let item = self.assignment.len();
-        if item == self.problem.items.len() {
-            return self.choose_all();
-        }
-        let order = &self.problem.order;
-        let before = order.neighbors_directed((item as u32).into(), Incoming);
-        let earliest = before.map(|u| self.assignment[u.index()]).max().unwrap_or(0);
-        for stage in earliest..self.problem.stages() {
-            self.assignment.push(stage);
-            self.place_next();
-            self.assignment.pop();
-        }
-    }
-
     /// Tries every choice for the stages of the assignment, unless one of them is empty.
     fn choose_all(&mut self) {
         let used = self.assignment.iter().max().map_or(0, |most| most + 1);

@@ -1,9 +1,9 @@
 //! Brute force: every plan of a handful of items.
 
-use petgraph::Direction::Incoming;
-
 use stagecut::cost;
 use stagecut::problem::{Assignment, Problem};
+
+use super::each_assignment;
 
 /// Most items that brute force takes: 12 items without order on 4 stages are 17 million plans.
 pub const MOST_ITEMS: usize = 12;
@@ -33,52 +33,30 @@ pub fn solve(problem: &Problem) -> Result<Option<(Assignment, u64)>, TooManyItem
     if items > MOST_ITEMS {
         return Err(TooManyItems { items });
     }
-    let mut search = Search {
-        problem,
-        stages: problem.stages().min(items),
-        assignment: Vec::with_capacity(items),
-        best: None,
-    };
-    search.place_next();
+    let mut search = Search { problem, best: None };
+    let stages = problem.stages().min(items);
+    each_assignment(problem, stages, &mut |assignment| {
+        search.keep_if_better(assignment)
+    });
     Ok(search.best)
 }
 
 struct Search<'a> {
     problem: &'a Problem,
-    stages: usize,
-    assignment: Assignment,
     best: Option<(Assignment, u64)>,
 }
 
 impl Search<'_> {
-    /// Tries every stage for the first item without one. Items are in topological order, so all before it are placed.
-    fn place_next(&mut self) {
-        let item = self.assignment.len();
-        if item == self.problem.items.len() {
-            return self.keep_if_better();
-        }
-        let before = self
-            .problem
-            .order
-            .neighbors_directed((item as u32).into(), Incoming);
-        let earliest = before.map(|u| self.assignment[u.index()]).max().unwrap_or(0);
-        for stage in earliest..self.stages {
-            self.assignment.push(stage);
-            self.place_next();
-            self.assignment.pop();
-        }
-    }
-
-    fn keep_if_better(&mut self) {
+    fn keep_if_better(&mut self, assignment: &Assignment) {
         let mut used = [false; MOST_ITEMS];
-        self.assignment.iter().for_each(|&stage| used[stage] = true);
+        assignment.iter().for_each(|&stage| used[stage] = true);
         if used.windows(2).any(|pair| pair == [false, true]) {
             return;
         }
-        let objective_ns = cost::assignment_ns(self.problem, &self.assignment);
+        let objective_ns = cost::assignment_ns(self.problem, assignment);
         let better = self.best.as_ref().is_none_or(|(_, best)| objective_ns < *best);
-        if better && cost::is_feasible(self.problem, &self.assignment) {
-            self.best = Some((self.assignment.clone(), objective_ns));
+        if better && cost::is_feasible(self.problem, assignment) {
+            self.best = Some((assignment.clone(), objective_ns));
         }
     }
 }

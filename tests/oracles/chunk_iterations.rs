@@ -1,11 +1,11 @@
 //! Brute force over chunks for iterations: every assignment of a handful of items, each run event by event.
 
-use petgraph::Direction::Incoming;
-
 use stagecut::options::{Communication, Objective};
 use stagecut::problem::{Assignment, Problem};
 use stagecut::schedule::rules::{RULES, Shape};
 use stagecut::schedule::{Operation, Phase};
+
+use super::each_assignment;
 
 /// The least time in ns of an iteration, or of its first micro-batch alone, of a problem whose devices have several chunks; `None` where there is no plan.
 ///
@@ -46,7 +46,7 @@ pub fn least_among_ns(problem: &Problem, admits: &dyn Fn(&[usize]) -> bool) -> O
         order,
         least_ns: None,
     };
-    plans.place(&mut Vec::new());
+    each_assignment(problem, chunks, &mut |plan| plans.look_at(plan));
     plans.least_ns
 }
 
@@ -74,25 +74,10 @@ struct Times {
 }
 
 impl Plans<'_> {
-    fn place(&mut self, plan: &mut Assignment) {
-        let item = plan.len();
-        if item == self.problem.items.len() {
-            if self.is_allowed(plan) && (self.admits)(plan) {
-                let ns = self.run_ns(plan);
-                self.least_ns = Some(self.least_ns.map_or(ns, |least| least.min(ns)));
-            }
-            return;
-        }
-        for chunk in 0..self.device_of.len() {
-            let before = self
-                .problem
-                .order
-                .neighbors_directed((item as u32).into(), Incoming);
-            if before.into_iter().all(|u| plan[u.index()] <= chunk) {
-                plan.push(chunk);
-                self.place(plan);
-                plan.pop();
-            }
+    fn look_at(&mut self, plan: &Assignment) {
+        if self.is_allowed(plan) && (self.admits)(plan) {
+            let ns = self.run_ns(plan);
+            self.least_ns = Some(self.least_ns.map_or(ns, |least| least.min(ns)));
         }
     }
 

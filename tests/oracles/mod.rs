@@ -32,7 +32,30 @@ mod shares;
 pub mod two_chains;
 pub mod virtual_stages;
 
+use petgraph::Direction::Incoming;
+
 use stagecut::network::Network;
+use stagecut::problem::{Assignment, Problem};
+
+/// Shows every assignment of items to so many stages in which no item lies before one that it must follow, in lexicographic order.
+pub fn each_assignment(problem: &Problem, stages: usize, show: &mut dyn FnMut(&Assignment)) {
+    place_next(problem, stages, &mut Vec::new(), show);
+}
+
+/// Tries every stage for the first item without one. Items are in topological order, so all before it are placed.
+fn place_next(problem: &Problem, stages: usize, placed: &mut Assignment, show: &mut dyn FnMut(&Assignment)) {
+    let item = placed.len();
+    if item == problem.items.len() {
+        return show(placed);
+    }
+    let before = problem.order.neighbors_directed((item as u32).into(), Incoming);
+    let earliest = before.map(|u| placed[u.index()]).max().unwrap_or(0);
+    for stage in earliest..stages {
+        placed.push(stage);
+        place_next(problem, stages, placed, show);
+        placed.pop();
+    }
+}
 
 /// Whether a layer is trained, or some layer whose output reaches it: then gradients flow back through it.
 pub fn is_behind_trained(network: &Network, layer: usize) -> bool {

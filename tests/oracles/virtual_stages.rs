@@ -1,11 +1,11 @@
 //! Brute force over chunks: every assignment of a handful of items, costed from items, transfers and operations alone.
 
-use petgraph::Direction::Incoming;
-
 use stagecut::options::Communication;
 use stagecut::problem::{Assignment, Problem};
 use stagecut::schedule::rules::{RULES, Shape};
 use stagecut::schedule::{Operation, Phase};
+
+use super::each_assignment;
 
 /// The least period in ns of a problem whose devices have several chunks, and a plan that reaches it; `None` where there is no plan.
 ///
@@ -44,7 +44,10 @@ pub fn solve_among(problem: &Problem, admits: &dyn Fn(&[usize]) -> bool) -> Opti
         assignment: Vec::new(),
         best: None,
     };
-    search.place_next();
+    each_assignment(problem, search.chunks, &mut |assignment| {
+        search.assignment.clone_from(assignment);
+        search.keep_if_better();
+    });
     search.best
 }
 
@@ -59,23 +62,6 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    fn place_next(&mut self) {
-        let item = self.assignment.len();
-        if item == self.problem.items.len() {
-            return self.keep_if_better();
-        }
-        let before = self
-            .problem
-            .order
-            .neighbors_directed((item as u32).into(), Incoming);
-        let earliest = before.map(|u| self.assignment[u.index()]).max().unwrap_or(0);
-        for chunk in earliest..self.chunks {
-            self.assignment.push(chunk);
-            self.place_next();
-            self.assignment.pop();
-        }
-    }
-
     fn keep_if_better(&mut self) {
         let period_ns = self.period_ns();
         let better = self.best.as_ref().is_none_or(|(_, best)| period_ns < *best);

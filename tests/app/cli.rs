@@ -314,6 +314,14 @@ fn check_accepts_a_plan_and_rejects_a_changed_one() {
         passed,
         "`plan.json` passes: optimal plan in 2 stages, objective 10.000000 ms\n"
     );
+    folder.succeed(&[
+        "solve", "net.toml", "--stages", "1", "--format", "json", "--output", "one.json",
+    ]);
+    let passed = folder.succeed(&["check", "net.toml", "one.json", "--stages", "1"]);
+    assert_eq!(
+        passed,
+        "`one.json` passes: optimal plan in 1 stage, objective 13.500000 ms\n"
+    );
     folder.write(
         "plan.json",
         folder

@@ -604,11 +604,15 @@ fn pictures() {
 #[test]
 fn questions_that_are_none() {
     let folder = Folder::with("net.toml", NET);
-    let refused = |args: &[&str], words: &str| {
+    let refusal = |args: &[&str]| {
         let run = folder.run(&[&["what-if", "net.toml"], args].concat());
         assert_eq!(run.code, 2, "{args:?}: {}", run.stdout);
-        let stderr = run.stderr.split_whitespace().collect::<Vec<_>>().join(" ");
-        assert!(stderr.contains(words), "{args:?}: {stderr}");
+        let words = run.stderr.split_whitespace().filter(|word| *word != "│");
+        words.collect::<Vec<_>>().join(" ")
+    };
+    let refused = |args: &[&str], words: &str| {
+        let found = refusal(args);
+        assert!(found.contains(words), "{args:?}: {found}");
     };
     refused(&["--stages", "2"], "found no range");
     refused(
@@ -661,8 +665,12 @@ fn questions_that_are_none() {
     for range in [["--bandwidth", "1GB/s..2GB/s"], ["--memory-limit", "1kB..2kB"]] {
         refused(
             &[&range[..], &["--stages", "2"], &iteration].concat(),
-            "in flight change the order of work",
+            "in flight change the order of work, expected `--objective period` or `formula`, or `--communication blocking`",
         );
+        // Workers that run both phases at once have neither.
+        let at_once = ["--stages", "2", "--worker", "concurrent"];
+        let found = refusal(&[&range[..], &at_once, &iteration].concat());
+        assert!(found.ends_with("expected `--objective period`"), "{found}");
     }
 }
 

@@ -98,11 +98,7 @@ impl Node {
         if m == tasks.micro_batches || !fits || self.waits[k] {
             return None;
         }
-        let mut start_ns = self.free_ns[kind.device];
-        for &(before, delay_ns) in &kind.before {
-            start_ns = start_ns.max(*self.ends[before].get(m)? + delay_ns);
-        }
-        Some(start_ns)
+        kind.start_ns(m, self.free_ns[kind.device], &self.ends)
     }
 
     /// What is done and what waits: nodes that have this in common can be compared.

@@ -98,11 +98,7 @@ impl<'a> State<'a> {
         if m == self.tasks.micro_batches || !self.has_room(k, ahead) {
             return None;
         }
-        let mut start_ns = self.free_ns[kind.device];
-        for &(before, delay_ns) in &kind.before {
-            start_ns = start_ns.max(*self.ends[before].get(m)? + delay_ns);
-        }
-        Some(start_ns)
+        kind.start_ns(m, self.free_ns[kind.device], &self.ends)
     }
 
     fn has_room(&self, k: usize, ahead: usize) -> bool {

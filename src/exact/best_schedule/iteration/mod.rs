@@ -148,25 +148,30 @@ pub fn bound_ns(chunks: &Chunks, micro_batches: usize) -> u64 {
 
 /// A good order that is found at once, by rules and lists by urgency, and its iteration in ns; `None` where devices have no room.
 pub fn quick(chunks: &Chunks, micro_batches: usize, control: &Control) -> Option<(Order, u64)> {
-    if !has_room(chunks) {
-        return None;
-    }
-    let tasks = Tasks::new(chunks, micro_batches);
-    let mut best = Best::new(&tasks);
-    best.offer_rules(chunks, micro_batches);
-    best.list(&Bound::new(&tasks), control);
-    Some((tasks.order(&best.lists), best.makespan_ns))
+    rules_and(chunks, micro_batches, |best, tasks| {
+        best.list(&Bound::new(tasks), control)
+    })
 }
 
 /// The order of the best published rule that is for such chunks and has room there, and its iteration in ns; one micro-batch after the other where
 /// that is shorter, or no rule is. `None` where devices have no room. Time O(operations) for each rule.
 pub fn by_rules(chunks: &Chunks, micro_batches: usize) -> Option<(Order, u64)> {
+    rules_and(chunks, micro_batches, |_, _| ())
+}
+
+/// The best order of the published rules and of what else is offered, and its iteration in ns; `None` where devices have no room.
+fn rules_and(
+    chunks: &Chunks,
+    micro_batches: usize,
+    offer: impl FnOnce(&mut Best, &Tasks),
+) -> Option<(Order, u64)> {
     if !has_room(chunks) {
         return None;
     }
     let tasks = Tasks::new(chunks, micro_batches);
     let mut best = Best::new(&tasks);
     best.offer_rules(chunks, micro_batches);
+    offer(&mut best, &tasks);
     Some((tasks.order(&best.lists), best.makespan_ns))
 }
 

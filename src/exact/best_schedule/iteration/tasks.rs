@@ -35,6 +35,17 @@ pub(super) struct Tasks {
     pub room: Vec<Option<u64>>,
 }
 
+impl Kind {
+    /// When the operation of a micro-batch can start on a device that is free from then on, where all that it waits for has an end.
+    pub(super) fn start_ns(&self, micro_batch: usize, free_ns: u64, ends: &[Vec<u64>]) -> Option<u64> {
+        let mut start_ns = free_ns;
+        for &(before, delay_ns) in &self.before {
+            start_ns = start_ns.max(*ends[before].get(micro_batch)? + delay_ns);
+        }
+        Some(start_ns)
+    }
+}
+
 /// A list of kinds a device.
 pub(super) type Lists = Vec<Vec<usize>>;
 

@@ -4,7 +4,7 @@
 //! for networks that are no stack of numbered blocks, and refuses them; where a framework stops with an error, so does its rule.
 
 use super::frameworks::{cut_stack, keep_passes_together, stack_size};
-use super::{Effort, Heuristic, MustStop, Run};
+use super::{Heuristic, MustStop, Run, baseline};
 use crate::model::words::Words;
 use crate::problem::cost;
 use crate::problem::{Assignment, Problem};
@@ -23,7 +23,7 @@ macro_rules! counted {
 }
 
 /// vLLM's even split: the remainder goes to the stages before the last.
-pub(crate) const VLLM: Heuristic = entry(
+pub(crate) const VLLM: Heuristic = baseline(
     [
         "vllm-even",
         "equally many blocks a stage; the remainder on the stages before the last",
@@ -34,7 +34,7 @@ pub(crate) const VLLM: Heuristic = entry(
 );
 
 /// SGLang's even split: the remainder goes to the last stages.
-pub(crate) const SGLANG: Heuristic = entry(
+pub(crate) const SGLANG: Heuristic = baseline(
     [
         "sglang-even",
         "equally many blocks a stage; the remainder on the last stages",
@@ -45,7 +45,7 @@ pub(crate) const SGLANG: Heuristic = entry(
 );
 
 /// Megatron-LM's default.
-pub(crate) const MEGATRON: Heuristic = entry(
+pub(crate) const MEGATRON: Heuristic = baseline(
     ["megatron-even", "equally many blocks a stage, without remainder"],
     "Megatron-LM, D. Narayanan et al., SC 2021: `get_num_layers_to_build` of megatron/core/transformer/transformer_block.py",
     BLOCKS_ALONE,
@@ -53,7 +53,7 @@ pub(crate) const MEGATRON: Heuristic = entry(
 );
 
 /// Megatron-LM told to count embedding and loss.
-pub(crate) const MEGATRON_COUNTED: Heuristic = entry(
+pub(crate) const MEGATRON_COUNTED: Heuristic = baseline(
     [
         "megatron-counted",
         "equally many blocks a stage, where embedding and loss count for one each",
@@ -64,7 +64,7 @@ pub(crate) const MEGATRON_COUNTED: Heuristic = entry(
 );
 
 /// Megatron-LM told how many blocks the first and the last stage take, as well as can be.
-pub(crate) const MEGATRON_ENDS: Heuristic = entry(
+pub(crate) const MEGATRON_ENDS: Heuristic = baseline(
     [
         "megatron-ends",
         "equally many blocks on all stages but the first and the last, and on these the numbers of the best plan",
@@ -81,7 +81,7 @@ pub(crate) const MEGATRON_ENDS: Heuristic = entry(
 );
 
 /// torchtitan's default.
-pub(crate) const TORCHTITAN: Heuristic = entry(
+pub(crate) const TORCHTITAN: Heuristic = baseline(
     [
         "torchtitan",
         "equally many blocks a stage, where embedding and head count for one each; the remainder on the first stages",
@@ -97,23 +97,6 @@ const BLOCKS_ALONE: &str =
 /// What those are exact for that count embedding and head as well.
 const ENDS_LIKE_BLOCKS: &str = "the period of stacks whose embedding and head each take as long as a block, without communication and \
                                 memory limit";
-
-const fn entry(
-    names: [&'static str; 2],
-    source: &'static str,
-    exact_for: &'static str,
-    run: Run,
-) -> Heuristic {
-    let [name, summary] = names;
-    Heuristic {
-        name,
-        summary,
-        source,
-        exact_for,
-        effort: Effort::Baseline,
-        run,
-    }
-}
 
 fn counts(problem: &Problem, rule: Rule) -> Result<Vec<usize>, Words> {
     keep_passes_together(problem)?;

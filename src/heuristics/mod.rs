@@ -241,6 +241,23 @@ pub const METHODS: &[Heuristic] = &[
     chunk_exchange::METHOD,
 ];
 
+/// A baseline of a name and a summary.
+const fn baseline(
+    [name, summary]: [&'static str; 2],
+    source: &'static str,
+    exact_for: &'static str,
+    run: Run,
+) -> Heuristic {
+    Heuristic {
+        name,
+        summary,
+        source,
+        exact_for,
+        effort: Effort::Baseline,
+        run,
+    }
+}
+
 /// The heuristic of that name.
 pub fn find(name: &str) -> Option<&'static Heuristic> {
     METHODS.iter().find(|method| method.name == name)

@@ -1,7 +1,7 @@
 //! What frameworks can be told to compute again, of equal layers on stages that all have one mode: nothing, everything, or the first layers of each stage.
 
 use super::uniform::{self, StageLayers};
-use super::{Effort, Heuristic, ModalRun, Run};
+use super::{Heuristic, ModalRun, Run, baseline};
 
 /// Nothing recomputed: every layer keeps what its backward pass needs.
 pub(super) const NONE: Heuristic = entry(
@@ -39,23 +39,17 @@ pub(super) const BLOCK: Heuristic = entry(
 
 /// A method of the registry. What it runs is a function that holds no rule.
 const fn entry(
-    [name, summary]: [&'static str; 2],
+    names: [&'static str; 2],
     source: &'static str,
     exact_for: &'static str,
     run: ModalRun,
 ) -> Heuristic {
-    Heuristic {
-        name,
-        summary,
-        source,
-        exact_for,
-        effort: Effort::Baseline,
-        run: Run::Modal {
-            applies: |_, _| Ok(()),
-            run,
-            estimate: None,
-        },
-    }
+    let run = Run::Modal {
+        applies: |_, _| Ok(()),
+        run,
+        estimate: None,
+    };
+    baseline(names, source, exact_for, run)
 }
 
 /// The fastest way of each layer, where that fits.

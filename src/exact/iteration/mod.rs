@@ -36,10 +36,10 @@ use super::incumbent::Incumbent;
 use super::method::Method;
 use crate::formulations::solver::SolverError;
 use crate::model::options::Objective;
+use crate::problem::Problem;
 use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
 use crate::problem::plan::{Outcome, StoppedBy};
-use crate::problem::{Assignment, Problem};
 
 /// Partial plans that are looked at before the plans of the formula and of the period are asked for: a tenth of a second.
 const FIRST_NODES: u64 = 20_000;
@@ -82,7 +82,6 @@ pub(crate) fn solve(known: Incumbent, method: Method, labels: &[String]) -> Resu
     };
     if stopped_by != StoppedBy::Completed && control.must_stop().is_none() {
         ask_guides(&mut incumbent, &formula, labels)?;
-        improve(&mut incumbent);
         match &mut search {
             Ok(search) => stopped_by = search.run(&mut incumbent, u64::MAX),
             Err(_) => {
@@ -203,39 +202,4 @@ fn ask_guides(incumbent: &mut Incumbent, formula: &Problem, labels: &[String]) -
         }
     }
     Ok(())
-}
-
-/// Moves items of the best plan to the stage before or after, one at a time, while that shortens the iteration.
-fn improve(incumbent: &mut Incumbent) {
-    let Some(plan) = &incumbent.plan else {
-        return;
-    };
-    let mut best = plan.assignment.clone();
-    let mut is_better = true;
-    while is_better {
-        is_better = false;
-        for item in 0..best.len() {
-            if incumbent.control.must_stop().is_some() {
-                return;
-            }
-            for plan in moved(incumbent.problem, &best, item) {
-                if incumbent.offer(plan.clone().into()) {
-                    best = plan;
-                    is_better = true;
-                }
-            }
-        }
-    }
-}
-
-/// A plan with an item in the stage before or behind its own.
-fn moved(problem: &Problem, plan: &Assignment, item: usize) -> Vec<Assignment> {
-    let beside = [plan[item].wrapping_sub(1), plan[item] + 1];
-    let stages = beside.into_iter().filter(|&stage| stage < problem.stages());
-    let moved = |stage| {
-        let mut plan = plan.clone();
-        plan[item] = stage;
-        plan
-    };
-    stages.map(moved).collect()
 }

@@ -87,8 +87,6 @@ enum Turn {
     Places,
     /// Plans that people write down, and all where there are few.
     Start,
-    /// Plans of heuristics for the period.
-    Heuristics,
     /// Moves from the best.
     Move,
     /// The plan of the least period.
@@ -106,7 +104,6 @@ type Turns = &'static [(Turn, f64)];
 const ALONE: Turns = &[
     (Turn::Places, 1.0),
     (Turn::Start, 1.0),
-    (Turn::Heuristics, 1.0),
     (Turn::Move, SHARE_OF_MOVES),
     (Turn::Period, SHARE_OF_GUIDES),
     (Turn::Paths { is_whole: false }, SHARE_OF_PARTS),
@@ -125,7 +122,6 @@ const AMONG_OTHERS: Turns = &[
     (Turn::Move, 1.0),
     (Turn::Paths { is_whole: true }, 1.0),
     (Turn::Period, 1.0),
-    (Turn::Heuristics, 1.0),
     (Turn::Move, 1.0),
 ];
 
@@ -216,7 +212,6 @@ impl<'a> ChunkRuns<'a> {
                     self.next = self.turns.len();
                 }
             }
-            Turn::Heuristics => starts::offer_quick(incumbent, options, within),
             Turn::Move => {
                 let turn = self.rounds as usize * self.turns.len() + self.next;
                 moves::improve(incumbent, options, within, turn as u64);

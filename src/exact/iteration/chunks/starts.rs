@@ -5,8 +5,7 @@ use std::collections::BTreeSet;
 use super::options::{ChunkOptions, Rows, least_ns};
 use super::{asked, fit, places};
 use crate::exact::incumbent::Incumbent;
-use crate::heuristics::{self, orders};
-use crate::problem::control::Control;
+use crate::heuristics::orders;
 use crate::problem::{Assignment, Problem};
 
 /// Parts of an even chunk that the first and the last chunk hold where they have something else to do.
@@ -17,19 +16,6 @@ const SPARE_ELSEWHERE: usize = 2;
 
 /// Plans of long and short rounds that are measured.
 const MOST_BY_ROUNDS: usize = 24;
-
-/// Offers the plans of heuristics for the period, for as long as the control says.
-pub(super) fn offer_quick(incumbent: &mut Incumbent, options: &dyn ChunkOptions, control: &Control) {
-    let must_stop = || control.must_stop().is_some();
-    let period = options.row().for_the_period();
-    for heuristic in heuristics::METHODS.iter().filter(|_| control.switches.incumbents) {
-        let plan = match must_stop() {
-            true => return,
-            false => heuristic.plan(&period, control.seed, &must_stop),
-        };
-        incumbent.offer_some(plan.and_then(|plan| options.plan(plan.assignment)));
-    }
-}
 
 /// Offers even chunks, and chunks that are as long as the others of their round.
 pub(super) fn offer_even(incumbent: &mut Incumbent, options: &dyn ChunkOptions) {

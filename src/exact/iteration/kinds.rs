@@ -128,7 +128,7 @@ impl<'a> KindFamily<'a> {
 impl Kinds<'_> {
     /// No plan takes less, in ns, without a search.
     pub(super) fn bound_ns(&self) -> u64 {
-        match self.is_line() {
+        match self.is_one() {
             true => simple_bound(&self.pipeline).1,
             // Replicas work side by side: one micro-batch has to pass.
             false => self.pipeline.work_ns(),
@@ -237,10 +237,6 @@ struct StageOf<'a> {
 impl StageOptions for Kinds<'_> {
     fn pipeline(&self) -> &Problem {
         &self.pipeline
-    }
-
-    fn is_line(&self) -> bool {
-        self.is_one()
     }
 
     fn is_complete(&self) -> bool {

@@ -10,12 +10,10 @@ use super::TIME_OF_GUIDES;
 use super::chunks::ChunkRuns;
 use super::chunks::kind::ChunkFamily;
 use super::kinds::{KindFamily, Kinds};
-use super::options::StageOptions;
 use super::prompt;
 use super::relaxation::Relaxation;
 use super::search::PlanSearch;
 use super::sums::KnownSums;
-use crate::exact::homogeneous;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::method::Method;
 use crate::exact::modal;
@@ -30,9 +28,6 @@ use crate::problem::plan::{Outcome, StoppedBy};
 
 /// How many families take their turns side by side, whatever the number of threads: what is found does not depend on it.
 const SIDE_BY_SIDE: usize = 2;
-
-/// Families that are laid out at once: what they have time and memory for takes little to say, and most of them end there.
-const NEW_AT_ONCE: usize = 16;
 
 /// Partial plans of a family that are looked at in a turn.
 const NODES_OF_A_TURN: u64 = 5_000;
@@ -324,16 +319,6 @@ impl<'a> Family<'a> {
         }
     }
 
-    /// What a plan of chunks may take if these are even, in ns; `None` where one was looked at.
-    fn estimate_ns(&self) -> Option<u64> {
-        match &self.plans {
-            Plans::Chunks {
-                options, runs: None, ..
-            } => Some(options.estimate_ns()),
-            Plans::Chunks { .. } | Plans::Stages { .. } => None,
-        }
-    }
-
     /// Whether some plan may take so long at most.
     fn may_beat(&self, target_ns: u64) -> bool {
         self.bound_ns <= target_ns && self.bound_ns < u64::MAX
@@ -373,9 +358,6 @@ impl<'a> Family<'a> {
         match &mut self.plans {
             Plans::Stages { laid, search, .. } => {
                 if let (Some(kinds), None) = (laid, &search) {
-                    if kinds.is_line() {
-                        offer_quick_plans(kinds, &mut own, &control);
-                    }
                     match Relaxation::new(&**kinds, &own) {
                         Ok(relaxation) => *search = Some(PlanSearch::new(relaxation, kinds.clone(), &own)),
                         Err(stopped_by) => self.stopped_by = Some(stopped_by),
@@ -423,16 +405,6 @@ struct Turn {
     nodes: u64,
 }
 
-/// Takes the quick plans of the formula that comes near the iterations of stages.
-fn offer_quick_plans(options: &Kinds, own: &mut Incumbent, control: &Control) {
-    let formula = options.pipeline().for_the_formula();
-    for assignment in homogeneous::quick_plans(&formula, control) {
-        if let Some(plan) = options.plan(assignment, &[]) {
-            own.offer(plan);
-        }
-    }
-}
-
 /// Looks through families, of those that were tried as often the ones that promise most, until none promises anything; `is_all` says that
 /// there are no other plans.
 fn search(
@@ -465,22 +437,15 @@ fn search(
     Ok(stopped.next().unwrap_or(StoppedBy::Completed))
 }
 
-/// The families that are looked at next: some that nobody has looked at, for a first plan, and those that promise most.
+/// The families that are looked at next: of those that were tried as often, the ones that promise most.
 fn whose_turn(families: &[Family], target_ns: u64) -> Vec<usize> {
     let is_open = |family: &Family| family.stopped_by.is_none() && family.may_beat(target_ns);
-    let open = || families.iter().enumerate().filter(|(_, family)| is_open(family));
-    let new = open().filter_map(|(at, family)| Some((family.estimate_ns()?, at)));
-    let mut new: Vec<(u64, usize)> = new.collect();
-    new.sort_unstable();
-    let mut next: Vec<usize> = new.into_iter().map(|(_, at)| at).take(NEW_AT_ONCE).collect();
-    let mut others: Vec<(u32, u64, usize)> = open()
-        .filter(|(at, _)| !next.contains(at))
+    let open = families.iter().enumerate().filter(|(_, family)| is_open(family));
+    let mut open: Vec<(u32, u64, usize)> = open
         .map(|(at, family)| (family.rounds(), family.bound_ns, at))
         .collect();
-    others.sort_unstable();
-    let beside = SIDE_BY_SIDE - next.len().min(1);
-    next.extend(others.into_iter().map(|(.., at)| at).take(beside));
-    next
+    open.sort_unstable();
+    open.into_iter().map(|(.., at)| at).take(SIDE_BY_SIDE).collect()
 }
 
 /// A turn of each of some families, in the families' order.

@@ -63,11 +63,6 @@ pub(super) trait StageOptions: Send + Sync {
     /// The ways to run the items of a stage, of which none is as fast as another and may lie as far from the end; empty where it never fits.
     fn options(&self, members: &[usize]) -> Vec<StageOption>;
 
-    /// Whether stages have one replica each, and run as single devices do.
-    fn is_line(&self) -> bool {
-        true
-    }
-
     /// What there is for stages: single devices, unless another is said.
     fn stock(&self) -> Stock {
         Stock::of_line(self.pipeline())

@@ -100,14 +100,6 @@ impl<'a> ChunkFamily<'a> {
         self.bound_ns
     }
 
-    /// What a plan may take in which all chunks are alike, in ns: work and the bubble between the first micro-batches.
-    pub(in crate::exact) fn estimate_ns(&self) -> u64 {
-        let settings = &self.chunks.settings;
-        let passes = settings.micro_batches.unwrap_or(1) as f64 * settings.virtual_stages as f64;
-        let bubble = (settings.stages - 1) as f64 / passes;
-        (self.bound_ns as f64 * (1.0 + bubble)) as u64
-    }
-
     /// Its plans; `None` where the schedule has no order for them.
     pub(in crate::exact) fn laid(&self) -> Option<ChunkKind<'a>> {
         let (modes, of, list) = (self.modes, self.chunks.laid()?, self.seats.modes());

@@ -87,17 +87,14 @@ pub(crate) fn solve(known: Incumbent, modes: &Modes, labels: &[String]) -> Resul
     let others = others.filter(|_| !problem.settings.may_have_virtual_stages());
     if !chunks.is_empty() {
         // Plans of one stage a device are fewer.
-        let within = share(control, SHARE_OF_ALIKE);
-        search_first(&mut incumbent, (&mut families, labels), &within)?;
+        search_first(&mut incumbent, (&mut families, labels), &a_while(control))?;
     }
     families.extend(chunks);
     let Some(others) = others else {
         let stopped_by = search(&mut incumbent, (&mut families, labels), true)?;
         return Ok(incumbent.finish(stopped_by));
     };
-    let within = share(control, SHARE_OF_ALIKE);
-    let least = within.time_limit.map(|limit| limit.min(TIME_OF_ALIKE));
-    search_first(&mut incumbent, (&mut families, labels), &within.with_time(least))?;
+    search_first(&mut incumbent, (&mut families, labels), &a_while(control))?;
     let mut stopped_by = search(&mut incumbent, (&mut [others], labels), true)?;
     if control.must_stop().is_none() && !incumbent.is_over() {
         // There may be better ones among those that are alike.
@@ -143,6 +140,13 @@ pub(super) fn offer_plan_of_period(incumbent: &mut Incumbent, modes: &Modes) {
 fn share<'a>(control: &'a Control, part: f64) -> Control<'a> {
     let left = control.remaining();
     control.with_time(Some(left.map_or(TIME_OF_GUIDES, |left| left.mul_f64(part))))
+}
+
+/// What plans whose stages are alike may take of the time that is left before others are looked at.
+fn a_while<'a>(control: &'a Control) -> Control<'a> {
+    let within = share(control, SHARE_OF_ALIKE);
+    let least = within.time_limit.map(|limit| limit.min(TIME_OF_ALIKE));
+    within.with_time(least)
 }
 
 /// Looks through plans of chunks that compute again what a framework can be told, for a part of the time, where others may too: they are few beside all.

@@ -198,8 +198,11 @@ impl<'a> ChunkRuns<'a> {
         let (turn, options) = (self.turns[self.next].0, &*self.options);
         self.next += 1;
         let switches = &incumbent.control.switches;
+        // Of a row it says nothing more when it is asked again.
+        let is_said = turn == Turn::Period && self.rounds > 0 && is_row(options.row());
         match turn {
             _ if incumbent.is_over() || incumbent.lower_ns > beat_ns => self.next = self.turns.len(),
+            _ if is_said => {}
             Turn::Places => {
                 let of_kinds_ns = self.paths.as_ref().map_or(0, PathSearch::least_ns);
                 let least_ns = places::least_ns(options).max(of_kinds_ns);

@@ -6,7 +6,7 @@ use super::costs::{Load, charge};
 use super::devices::Placed;
 use super::modes::Sum;
 use super::parts::Part;
-use super::{Checker, states, workers};
+use super::{BACKWARD, Checker, FORWARD, states, workers};
 use crate::model::cluster::Link;
 use crate::model::options::{Communication, Objective};
 
@@ -40,11 +40,36 @@ impl Table {
 }
 
 impl Checker<'_> {
+    /// The stage where a layer has what belongs to its weights: that of its backward pass, if that is cut by itself.
+    fn home(&self, at: usize) -> Option<usize> {
+        match self.settings.modal {
+            true => self.places(at).last().map(|&(_, stage)| stage),
+            false => self.stage_of[BACKWARD][at].or(self.stage_of[FORWARD][at]),
+        }
+    }
+
+    /// Bytes of the table of a layer that the stage of its forward pass has without it, of so many in some mode: a layer that reads the table has its
+    /// backward pass there, or one before it in the file its forward pass.
+    pub(super) fn there_anyway(&self, at: usize, table_bytes: u64) -> u64 {
+        let layers = &self.instance.network.layers;
+        let stage = self.stage_of[FORWARD][at];
+        let is_here = |other: usize| {
+            let is_before = other < at && self.stage_of[FORWARD][other] == stage;
+            is_before || self.home(other) == stage
+        };
+        let mut others =
+            (0..layers.len()).filter(|&other| other != at && layers[other].shared == layers[at].shared);
+        match layers[at].shared.is_some() && others.any(is_here) {
+            true => table_bytes,
+            false => 0,
+        }
+    }
+
     /// The tables that layers of the plan share.
     pub(super) fn tables(&self) -> Vec<Table> {
         let mut tables: BTreeMap<&str, Table> = BTreeMap::new();
         for (at, layer) in self.instance.network.layers.iter().enumerate() {
-            let (Some(name), Some(stage), true) = (&layer.shared, self.own_stage(at), self.kept(at)) else {
+            let (Some(name), Some(stage), true) = (&layer.shared, self.home(at), self.kept(at)) else {
                 continue;
             };
             let none = || Table {
@@ -141,7 +166,9 @@ impl Checker<'_> {
             let layer = self.layer(table.layer);
             // At each degree, what any layer of it says that is in the stage.
             let bytes_in = |stage: usize| {
-                let mut own = parts.iter().filter(|part| part.stage == stage);
+                let mut own = parts
+                    .iter()
+                    .filter(|part| part.stage == stage && part.passes[BACKWARD]);
                 let part = own.find(|part| self.layer(part.layer).shared == layer.shared);
                 part.map_or(0, |part| part.mode.shared_bytes)
             };

@@ -8,7 +8,7 @@ use super::modes::Sum;
 use super::parts::{Part, apart, part_of};
 use super::{BACKWARD, Checker, FORWARD};
 use crate::model::cluster::Link;
-use crate::model::network::{LayerMode, Size, Tensor};
+use crate::model::network::{Size, Tensor};
 
 /// Positions in [`Sum::moved_ns`].
 pub(super) const RECEIVED: usize = 0;
@@ -96,7 +96,7 @@ impl Checker<'_> {
         let (_, link) = self.link_of_stages(placed, two.map(|part| part.stage));
         for (part, way) in two.into_iter().zip([SENT, RECEIVED]) {
             let (placed, sum) = (&placed[part.stage], &mut sums[part.stage]);
-            let [stash, weights] = moved_of(placed, &part.mode);
+            let [stash, weights] = self.moved_of(placed, part);
             sum.moved_ns[FORWARD][way] += self.moving_ns(Size::Bytes(stash), link, 0);
             if weights > 0 {
                 let bytes_ns = weights as f64 / link.bandwidth_bytes_per_s * 1e9;
@@ -112,12 +112,23 @@ impl Checker<'_> {
         let split = apart(parts).map(|[forward, backward]| {
             let [f, b] = [forward, backward].map(|part| part.stage);
             let [in_flight, versions] = self.counts_of(&placed[b], [f, b].map(|stage| through[stage]));
-            let [stash, _] = moved_of(&placed[f], &forward.mode);
-            let [_, weights] = moved_of(&placed[b], &backward.mode);
+            let [stash, _] = self.moved_of(&placed[f], forward);
+            let [_, weights] = self.moved_of(&placed[b], backward);
             let numbers = [f as u64 + 1, b as u64 + 1, in_flight, versions, stash, weights];
             (self.layer(forward.layer).id.clone(), numbers)
         });
         split.collect()
+    }
+
+    /// Bytes that a device has of a layer's stash, and of its weights but for a table that the forward pass has anyway.
+    fn moved_of(&self, placed: &Placed, part: &Part) -> [u64; 2] {
+        let mode = &part.mode;
+        let there_bytes = match self.layer(part.layer).frozen {
+            true => 0,
+            false => self.there_anyway(part.layer, mode.shared_bytes),
+        };
+        let weights = weights_on(placed, mode) - u128::from(there_bytes);
+        [placed.part(mode.stash_bytes), weights].map(|bytes| u64::try_from(bytes).unwrap_or(u64::MAX))
     }
 
     /// The link between two stages, and whether it leaves a node: from the last device of whichever comes first in the row to the first of the other.
@@ -150,12 +161,6 @@ pub(super) fn through(placed: &[Placed]) -> Vec<u64> {
     let mut through: Vec<u64> = placed.iter().map(|placed| placed.replicas as u64).collect();
     (1..placed.len()).rev().for_each(|k| through[k - 1] += through[k]);
     through
-}
-
-/// Bytes that a device has of a layer's stash, and of its weights.
-fn moved_of(placed: &Placed, mode: &LayerMode) -> [u64; 2] {
-    let bytes = [placed.part(mode.stash_bytes), weights_on(placed, mode)];
-    bytes.map(|bytes| u64::try_from(bytes).unwrap_or(u64::MAX))
 }
 
 /// Bytes that move beside a tensor, by the layer at its other end.

@@ -44,7 +44,7 @@ pub(super) fn apart(parts: &[Part]) -> impl Iterator<Item = [&Part; 2]> {
 
 impl Checker<'_> {
     /// Where passes of a layer lie: both on one stage unless it is cut.
-    fn places(&self, at: usize) -> Vec<([bool; 2], usize)> {
+    pub(super) fn places(&self, at: usize) -> Vec<([bool; 2], usize)> {
         let may_be_cut = self.settings.cuts == Cuts::Separate && self.layer(at).returns;
         match [FORWARD, BACKWARD].map(|pass| self.stage_of[pass][at]) {
             [Some(forward), Some(backward)] if may_be_cut && forward != backward => {
@@ -249,16 +249,18 @@ impl Checker<'_> {
         sum.shared_bytes += kept.together;
     }
 
-    /// Adds what a forward pass needs by itself: the weights, and nothing that belongs to them. Those of frozen layers are resident.
+    /// Adds what a forward pass needs by itself: the weights, but for a table that is there anyway, and nothing that belongs to them. Those of frozen
+    /// layers are resident.
     fn hold_weights(&self, part: &Part, placed: &Placed, sum: &mut Sum) {
         let mode = &part.mode;
+        let there_bytes = u128::from(self.there_anyway(part.layer, mode.shared_bytes));
         if self.layer(part.layer).frozen {
             let own_bytes = mode.experts.map_or(0, |own| own.parameter_bytes.into());
-            sum.held_bytes += u128::from(mode.resident_bytes) - elsewhere(placed, own_bytes);
+            sum.held_bytes += u128::from(mode.resident_bytes) - elsewhere(placed, own_bytes) - there_bytes;
         } else if self.settings.optimizer_sharding == OptimizerSharding::Zero3 {
-            sum.shared_bytes += u128::from(mode.parameter_bytes);
+            sum.shared_bytes += u128::from(mode.parameter_bytes) - there_bytes;
         } else {
-            sum.held_bytes += weights_on(placed, mode);
+            sum.held_bytes += weights_on(placed, mode) - there_bytes;
         }
     }
 }

@@ -45,7 +45,8 @@ impl Checker<'_> {
         let [in_flight, versions] = between.map(u128::from);
         bytes[home] += (versions - 1) * parameter_bytes + in_flight * stash_bytes;
         if other != home {
-            bytes[other] += parameter_bytes + u128::from(layer.frozen_bytes);
+            let there_bytes = self.there_anyway(at, layer.shared_bytes);
+            bytes[other] += parameter_bytes + u128::from(layer.frozen_bytes) - u128::from(there_bytes);
         }
     }
 
@@ -72,8 +73,17 @@ impl Checker<'_> {
         };
         let layer = self.layer(at);
         charge(forward, &[f], &[b], self.ticks(ns(layer.stash_bytes)));
-        let weights = self.ticks(ns(layer.parameter_bytes)).div_ceil(updates_every);
+        let weights = self.ticks(ns(self.updated_bytes(at))).div_ceil(updates_every);
         charge(backward, &[b], &[f], weights);
+    }
+
+    /// Bytes of weights that follow an update from the backward pass of a layer to its forward pass elsewhere: all but a table that is there anyway.
+    fn updated_bytes(&self, at: usize) -> u64 {
+        let layer = self.layer(at);
+        match layer.frozen {
+            true => layer.parameter_bytes,
+            false => layer.parameter_bytes - self.there_anyway(at, layer.shared_bytes),
+        }
     }
 
     /// The micro-batches in flight and the versions of the weights that a stage of whatever kind states: none in inference.
@@ -164,7 +174,7 @@ impl Checker<'_> {
             let [in_flight, versions] = self.held_between((stages - f) as u64, (stages - b) as u64);
             let layer = self.layer(at);
             let places = [f as u64 + 1, b as u64 + 1];
-            let bytes = [layer.stash_bytes, layer.parameter_bytes];
+            let bytes = [layer.stash_bytes, self.updated_bytes(at)];
             layers.insert(
                 layer.id.clone(),
                 [places[0], places[1], in_flight, versions, bytes[0], bytes[1]],

@@ -8,6 +8,7 @@
 //! | `modal` | the same where stages have modes: ideals, devices and replicas |
 //! | `modal_program` | the mixed-integer program of modes |
 //! | `virtual_stages` | bounds, chains, ideals and the program where devices have several chunks |
+//! | `beside` | problems that are told apart into cases, each of which is solved by itself |
 //! | `method` | the names of the exact methods |
 //! | `portfolio` | runs steps |
 //! | `program_runs` | solves a program again and again, each time for a better plan |
@@ -32,6 +33,7 @@
 //! | `uniform` | plans whose stages are alike, kind by kind |
 //! | `tuning` | every number the engine was tuned by |
 
+mod beside;
 pub mod best_schedule;
 mod bits;
 pub mod boundary_chain;
@@ -69,6 +71,8 @@ mod windows;
 
 pub(crate) use self::method::METHODS;
 pub use self::method::{Entry, Method};
+use std::collections::BTreeMap;
+
 use crate::exact::bounds::Bound;
 use crate::exact::bounds::capacity::Capacity;
 use crate::exact::incumbent::Incumbent;
@@ -78,7 +82,7 @@ use crate::problem::bound_source::BoundSource;
 use crate::problem::control::Control;
 use crate::problem::cost::allocation::Allocation;
 use crate::problem::modes::Modes;
-use crate::problem::plan::{Outcome, StoppedBy};
+use crate::problem::plan::{Outcome, Statistics, StoppedBy};
 
 /// Solves a problem.
 ///
@@ -88,6 +92,19 @@ use crate::problem::plan::{Outcome, StoppedBy};
 ///
 /// [`SolverError`] where HiGHS breaks down; never for a limit or an infeasible problem.
 pub(crate) fn solve(
+    problem: &Problem,
+    method: Method,
+    labels: &[String],
+    control: &Control,
+) -> Result<Outcome, SolverError> {
+    match problem.is_told_apart() {
+        true => beside::solve(problem, method, labels, control),
+        false => solve_alone(problem, method, labels, control),
+    }
+}
+
+/// Solves a problem that is not told apart.
+fn solve_alone(
     problem: &Problem,
     method: Method,
     labels: &[String],
@@ -206,6 +223,27 @@ fn with_tied_plan<'a>(
 
 /// The plan of Piper's program; nothing where stages have no modes.
 pub(crate) fn piper(problem: &Problem, control: &Control) -> Outcome {
+    let alone = problem.by_itself();
+    let outcome = piper_alone(&alone, control);
+    match problem.is_told_apart() {
+        true => {
+            let (bound_source, bound_ns) = known_bound(problem, control);
+            let statistics = Statistics {
+                bounds_ms: BTreeMap::new(),
+                ..outcome.statistics
+            };
+            Outcome {
+                bound_source,
+                bound_ns,
+                statistics,
+                ..outcome
+            }
+        }
+        false => outcome,
+    }
+}
+
+fn piper_alone(problem: &Problem, control: &Control) -> Outcome {
     match &problem.modes {
         // It knows periods alone.
         Some(modes) if problem.settings.is_of_all_stages() => {
@@ -228,6 +266,11 @@ pub(crate) fn piper(problem: &Problem, control: &Control) -> Outcome {
 ///
 /// [`SolverError`] where HiGHS breaks down.
 pub fn bound(problem: &Problem, labels: &[String], control: &Control) -> Result<Outcome, SolverError> {
+    if problem.is_told_apart() {
+        let there = control.elsewhere();
+        let of_case = |case: &Problem, labels: &[String]| bound(case, labels, &there);
+        return beside::bound(problem, labels, of_case);
+    }
     if let Some(modes) = &problem.modes {
         return Ok(modal_bound(problem, modes, control));
     }
@@ -260,6 +303,10 @@ pub(crate) fn has_ideals_of_chunks(problem: &Problem) -> bool {
 
 /// The best bound on the objective that takes no search, in ns, and what proves it.
 pub(crate) fn known_bound(problem: &Problem, control: &Control) -> (BoundSource, u64) {
+    if problem.is_told_apart() {
+        let there = control.elsewhere();
+        return beside::least_of(problem, |case| known_bound(case, &there), |&(_, ns)| ns);
+    }
     match &problem.modes {
         Some(modes) => {
             let outcome = modal_bound(problem, modes, control);
@@ -275,6 +322,9 @@ pub(crate) fn known_bound(problem: &Problem, control: &Control) -> (BoundSource,
 /// The best bound on the busiest stage that takes no search, and what it says of the objective in ns: for workers that differ,
 /// one that counts all their devices.
 pub(crate) fn simple_bound(problem: &Problem) -> (Bound, u64) {
+    if problem.is_told_apart() {
+        return beside::least_of(problem, simple_bound, |&(_, ns)| ns);
+    }
     if let Some(of) = &problem.virtual_stages {
         return match problem.settings.is_simulated() {
             true => iteration::chunks::simple_bound(problem, of),

@@ -104,9 +104,9 @@ fn iteration(problem: &Problem, stages: &[StageCost]) -> u64 {
     )
 }
 
-/// The outcome of a search with its plan improved.
+/// The outcome of a search with its plan improved; that of a problem that is told apart has been, case by case.
 pub(crate) fn settled(problem: &Problem, mut outcome: Outcome) -> Outcome {
-    if let Some(plan) = &mut outcome.allocation {
+    if let Some(plan) = outcome.allocation.as_mut().filter(|_| !problem.is_told_apart()) {
         settle(problem, plan);
     }
     outcome

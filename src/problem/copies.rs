@@ -1,7 +1,7 @@
 //! Tables of weights that several layers share: each stage that needs one holds a copy, and copies are kept equal.
 #![doc = include_str!("../../formulations/copies.md")]
 
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet};
 
 use petgraph::graph::DiGraph;
 
@@ -10,32 +10,38 @@ use crate::model::instance::Instance;
 use crate::model::options::Communication;
 use crate::model::settings::Settings;
 use crate::problem::passes::{Pair, TransferCosts};
-use crate::problem::tables::Copies;
+use crate::problem::tables::{Beside, Copies};
 use crate::problem::{Item, Problem};
 
 /// The tables of a network whose layers lie in these items, and what is wrong with others.
 pub(super) fn copies(
     instance: &Instance,
     settings: &Settings,
-    items: &mut [Item],
+    (items, beside): (&mut [Item], &Beside),
 ) -> (Vec<Copies>, Vec<Fault>) {
     let (mut copies, mut faults) = (Vec::new(), Vec::new());
     let layers = &instance.network.layers;
-    let of_items = items.iter().enumerate();
-    let of_items = of_items.flat_map(|(at, item)| item.layers.iter().map(move |&layer| (layer, at)));
-    let item_of: HashMap<usize, usize> = of_items.collect();
+    let [forward, backward] = [0, 1].map(|pass| homes(items, pass));
     for table in instance.network.shared_tables() {
-        let readers = table
-            .layers
-            .iter()
-            .filter_map(|&layer| item_of.get(&layer).copied());
-        let readers: Vec<usize> = readers.collect();
+        let homes = |layer: &usize| {
+            let forward = forward.get(layer)?;
+            Some([*forward, *backward.get(layer).unwrap_or(forward)])
+        };
+        let ends: Vec<[usize; 2]> = table.layers.iter().filter_map(homes).collect();
+        let places = BTreeSet::from_iter(&ends).len();
+        let readers: Vec<usize> = ends.into_iter().map(|[_, home]| home).collect();
         let mut own: Vec<usize> = Vec::new();
         let first = &layers[table.layers[0]];
         let bytes = settings.copy_bytes(first, first.shared_bytes);
         let copy = |items: [usize; 2]| Copies {
             table: table.name.clone(),
             items,
+            beside: table
+                .layers
+                .iter()
+                .copied()
+                .filter(|layer| beside.layers.contains(layer))
+                .collect(),
             bytes,
             is_paired: false,
             once_ns: match settings.sums_copies() && !first.frozen {
@@ -53,12 +59,21 @@ pub(super) fn copies(
             }
         }
         match own[..] {
+            _ if places > 2 => faults.push(many(&table.name, places)),
             [one, other] => copies.push(copy([one, other])),
-            [] | [_] => {}
-            _ => faults.push(many(&table.name, own.len())),
+            _ => {}
         }
     }
     (copies, faults)
+}
+
+/// The item of the forward or of the backward pass of every layer.
+pub(super) fn homes(items: &[Item], pass: usize) -> BTreeMap<usize, usize> {
+    let of_item = |(at, item): (usize, &Item)| {
+        let layers = [&item.layers, &item.backward_layers][pass].clone();
+        layers.into_iter().map(move |layer| (layer, at))
+    };
+    items.iter().enumerate().flat_map(of_item).collect()
 }
 
 fn many(table: &str, stages: usize) -> Fault {

@@ -2,6 +2,7 @@
 //!
 //! Formulations, heuristics and oracles work on this; layers come back only in the plan.
 
+pub(crate) mod beside;
 pub mod bound_source;
 pub mod confined;
 pub mod control;
@@ -23,7 +24,7 @@ pub mod tables;
 pub mod virtual_stages;
 pub mod workers;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use petgraph::graph::DiGraph;
@@ -37,13 +38,14 @@ use crate::model::options::{Cuts, Shares, WorkerMode};
 use crate::model::setting;
 use crate::model::settings::Settings;
 use crate::model::units::LARGEST_EXACT;
+use crate::problem::beside::Cases;
 use crate::problem::confined::Confined;
 use crate::problem::modal_chunks::ModalChunks;
 use crate::problem::modes::{Modes, Part, Pass};
 pub use crate::problem::passes::Pair;
 use crate::problem::passes::{Passes, TransferCosts};
 use crate::problem::prompt::Reads;
-use crate::problem::tables::Copies;
+use crate::problem::tables::{Beside, Copies};
 use crate::problem::virtual_stages::VirtualStages;
 use crate::problem::workers::{Choice, Workers};
 
@@ -82,6 +84,10 @@ pub struct Problem {
     pub confined: Option<Confined>,
     /// Where stages have modes and passes are items of their own, the same problem with tied cuts.
     pub(crate) with_tied_cuts: Option<Arc<Problem>>,
+    /// The problem told apart, where forward passes may lie beside a copy of their table; else no cases but itself.
+    pub(crate) cases: Arc<Cases>,
+    /// Layers whose forward pass lies beside a copy of their table, by position, if it is away from the backward pass.
+    beside: BTreeSet<usize>,
     /// Where stages have modes, the chunks that devices may have several of.
     pub modal_chunks: Arc<[ModalChunks]>,
     /// What items and transfers take for each chunk of a prompt, where one is read; `None` elsewhere, and in problems of other items.
@@ -180,8 +186,17 @@ impl Problem {
     /// Every layer that no stage could run or hold, more stages than items under `all_stages`, and totals that the
     /// settings push out of the exact range.
     pub fn new(instance: &Instance, settings: Settings) -> Result<Self, InputError> {
+        let mut all = Beside::all(instance, &settings);
+        let others = all.split_off(1);
+        let mut problem = Self::beside(instance, settings, &all[0])?;
+        problem.cases = Arc::new(Cases::new(instance, &problem, &others));
+        Ok(problem)
+    }
+
+    /// The problem in which some forward passes lie beside a copy of their table.
+    fn beside(instance: &Instance, settings: Settings, beside: &Beside) -> Result<Self, InputError> {
         let network = &instance.network;
-        let passes = Passes::new(instance, &settings);
+        let passes = Passes::new(instance, &settings, beside);
         let graph = contract(
             passes.nodes.len(),
             passes.ties(instance),
@@ -195,11 +210,11 @@ impl Problem {
         let mut faults = unplaceable(instance, &settings, workers.as_ref());
         let mut items = items(network, &settings, (&passes, &graph.members), classes);
         let item_of = |node: usize| graph.item_of[node];
-        let (mut copies, of_tables) = copies::copies(instance, &settings, &mut items);
+        let (mut copies, of_tables) = copies::copies(instance, &settings, (&mut items, beside));
         faults.extend(of_tables);
         let mut transfers = passes.transfers(instance, &settings, item_of);
         copies::add_sums(&settings, &copies, &mut transfers);
-        let mut pairs = summed(passes.pairs(instance, item_of));
+        let mut pairs = passes.pairs(instance, item_of);
         let most_bytes = most_bytes(&settings, workers.as_ref()).filter(|_| !settings.modal);
         pairs.extend(copies::pairs(
             &settings,
@@ -207,6 +222,9 @@ impl Problem {
             (&mut items, &graph.order),
             most_bytes,
         ));
+        if settings.cuts == Cuts::Separate {
+            pairs = summed(pairs);
+        }
         let ties = apart(passes.tied(instance), item_of);
         let virtual_stages = VirtualStages::from_settings(&settings);
         let stages = match &virtual_stages {
@@ -224,16 +242,13 @@ impl Problem {
             pairs.clear();
         }
         faults.extend(ModalChunks::fault_of_none(&settings, modes.as_ref()));
-        // Of fewer items it may be none.
-        let with_tied_cuts = match modes.as_ref().is_some_and(Modes::has_passes_apart) {
-            true => Self::new(instance, settings.with_tied_cuts()).ok().map(Arc::new),
-            false => None,
-        };
+        let with_tied_cuts = Self::with_tied_cuts(instance, &settings, modes.as_ref(), beside);
         let problem = Self::assemble(settings, stages, items, graph.order, transfers);
         Self {
             modal_chunks,
             modes,
             with_tied_cuts,
+            beside: beside.layers.clone(),
             virtual_stages,
             workers,
             pairs,
@@ -247,6 +262,18 @@ impl Problem {
             ..problem
         }
         .validate(network, faults)
+    }
+
+    /// The same problem with tied cuts, where stages have modes and passes may lie apart wherever they like: of fewer items it may be none.
+    fn with_tied_cuts(
+        instance: &Instance,
+        settings: &Settings,
+        modes: Option<&Modes>,
+        beside: &Beside,
+    ) -> Option<Arc<Self>> {
+        let may_be = beside.joined.is_empty() && modes.is_some_and(Modes::has_passes_apart);
+        let tied = may_be.then(|| Self::new(instance, settings.with_tied_cuts()).ok());
+        tied.flatten().map(Arc::new)
     }
 
     fn assemble(
@@ -287,6 +314,8 @@ impl Problem {
             virtual_stages: None,
             confined: None,
             with_tied_cuts: None,
+            cases: Arc::default(),
+            beside: BTreeSet::new(),
             modal_chunks: Arc::default(),
             reads: None,
             blocks: Vec::new(),

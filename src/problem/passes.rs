@@ -8,6 +8,7 @@ use crate::model::network::{LaidOut, Layer, Times};
 use crate::model::options::Cuts;
 use crate::model::settings::Settings;
 use crate::model::units::transfer_ns;
+use crate::problem::tables::Beside;
 
 /// A forward or backward pass of a layer, or both where they are tied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -64,13 +65,17 @@ pub(crate) struct Passes {
     cut_back: Vec<Option<usize>>,
     /// Layers as the framework takes them that plans are for, and as constraints join them.
     laid_out: Vec<LaidOut>,
+    /// Forward passes that lie beside a copy of their table.
+    beside: Beside,
 }
 
 impl Passes {
     /// The passes of the layers that the settings include.
     ///
     /// With an explicit backward graph every operator has the one pass that it is.
-    pub(crate) fn new(instance: &Instance, settings: &Settings) -> Self {
+    ///
+    /// * `beside`: forward passes that lie beside a copy of their table.
+    pub(crate) fn new(instance: &Instance, settings: &Settings, beside: &Beside) -> Self {
         let layers = &instance.network.layers;
         let is_explicit = instance.network.has_explicit_backward();
         let trains = settings.mode.trains();
@@ -83,6 +88,7 @@ impl Passes {
             is_explicit,
             cut_back: vec![None; layers.len()],
             laid_out: laid_out(instance, settings),
+            beside: beside.clone(),
         };
         let includes = |layer: &Layer| settings.includes(layer);
         for layer in (0..layers.len()).filter(|&layer| includes(&layers[layer])) {
@@ -121,6 +127,7 @@ impl Passes {
         let mut ties = self.of_one_tie(instance, &cut, |node| self.is_separate && !node.forward);
         let of_layer = |at: usize| Some((self.forward_of[self.nodes[at].layer]?, at));
         ties.extend(idle.into_iter().filter_map(of_layer));
+        ties.extend(&self.beside.joined);
         for group in self.laid_out.iter().flat_map(|laid_out| &laid_out.groups) {
             for passes in self.directions() {
                 let nodes = group.iter().filter_map(|&layer| passes[layer]);
@@ -279,20 +286,30 @@ impl Passes {
             moved.add(
                 Some(backward),
                 [forward].into_iter(),
-                [0, weights_ns(settings, of), 0],
+                [0, weights_ns(settings, self.moved_bytes(layer, of)), 0],
             );
         }
         moved.costs
+    }
+
+    /// Bytes of weights that a forward pass away from the backward one receives after an update.
+    fn moved_bytes(&self, layer: usize, of: &Layer) -> u64 {
+        match self.beside.layers.contains(&layer) && !of.frozen {
+            true => of.parameter_bytes - of.shared_bytes,
+            false => of.parameter_bytes,
+        }
     }
 
     /// Layers whose passes may lie apart and hold bytes.
     pub(crate) fn pairs(&self, instance: &Instance, item_of: impl Fn(usize) -> usize) -> Vec<Pair> {
         let of = |(layer, of): (usize, &Layer)| {
             let (forward, backward) = (self.forward_of[layer]?, self.backward_of[layer]?);
+            let has_table = self.beside.layers.contains(&layer);
+            let there_bytes = if has_table { of.shared_bytes } else { 0 };
             let pair = Pair {
                 forward: item_of(forward),
                 backward: item_of(backward),
-                weight_bytes: of.parameter_bytes + of.frozen_bytes,
+                weight_bytes: of.parameter_bytes + of.frozen_bytes - there_bytes,
                 parameter_bytes: of.parameter_bytes,
                 stash_bytes: of.stash_bytes,
             };
@@ -328,11 +345,11 @@ fn stash_ns(settings: &Settings, layer: &Layer) -> u64 {
     settings.ticks_per_ns * transfer_ns(layer.stash_bytes, link.bandwidth_bytes_per_s, link.latency_ns)
 }
 
-/// Time to move a layer's weights after an update, as far as each micro-batch bears it: all of it where there is no flush,
+/// Time to move so many bytes of weights after an update, as far as each micro-batch bears it: all of it where there is no flush,
 /// else its part of an iteration, in ticks.
-fn weights_ns(settings: &Settings, layer: &Layer) -> u64 {
+fn weights_ns(settings: &Settings, bytes: u64) -> u64 {
     let link = settings.link;
-    let all_ns = transfer_ns(layer.parameter_bytes, link.bandwidth_bytes_per_s, link.latency_ns);
+    let all_ns = transfer_ns(bytes, link.bandwidth_bytes_per_s, link.latency_ns);
     match settings.schedule.flushes() {
         true => settings.shared_out(all_ns),
         false => settings.ticks_per_ns * all_ns,

@@ -393,11 +393,7 @@ impl Plan {
         };
         let stages = match &outcome.allocation {
             None => Vec::new(),
-            Some(allocation) => match (&problem.modes, &problem.virtual_stages) {
-                (Some(modes), _) => modal::stages(instance, problem, modes, allocation),
-                (None, Some(of)) => virtual_stages::stages(instance, problem, of, allocation),
-                (None, None) => plan_stages(instance, problem, allocation),
-            },
+            Some(allocation) => stages_of(instance, problem, allocation),
         };
         let is_split = problem.settings.cuts == Cuts::Separate && !stages.is_empty();
         let objective_ms = objective_ns.map(|ns| problem.settings.ms(ns));
@@ -529,9 +525,33 @@ impl Plan {
     }
 }
 
+/// The case that a plan is of, where problems are told apart, with the plan there.
+fn case_of<'a>(problem: &'a Problem, plan: &Allocation) -> Option<(&'a Problem, Allocation)> {
+    let (case, assignment) = problem.case_of(&plan.assignment)?;
+    let plan = Allocation {
+        assignment,
+        ..plan.clone()
+    };
+    Some((case, plan))
+}
+
+fn stages_of(instance: &Instance, problem: &Problem, allocation: &Allocation) -> Vec<PlanStage> {
+    if let Some((case, allocation)) = case_of(problem, allocation) {
+        return stages_of(instance, case, &allocation);
+    }
+    match (&problem.modes, &problem.virtual_stages) {
+        (Some(modes), _) => modal::stages(instance, problem, modes, allocation),
+        (None, Some(of)) => virtual_stages::stages(instance, problem, of, allocation),
+        (None, None) => plan_stages(instance, problem, allocation),
+    }
+}
+
 /// The objective of a plan in ns.
 #[doc(hidden)]
 pub fn objective_ns(problem: &Problem, allocation: &Allocation) -> u64 {
+    if let Some((case, allocation)) = case_of(problem, allocation) {
+        return objective_ns(case, &allocation);
+    }
     if let Some(modes) = &problem.modes {
         return cost::modal_ns(problem, modes, allocation).unwrap_or(u64::MAX);
     }

@@ -111,6 +111,26 @@ impl From<io::Error> for Unwritten {
     }
 }
 
+/// What the programs of stages do not know, if a problem asks for it.
+fn unknown_to_programs(problem: &Problem) -> Option<&'static str> {
+    let unknown = [
+        (
+            problem.confined.is_some(),
+            "it does not know what is to lie apart, and how many layers a stage may have",
+        ),
+        (
+            problem.is_told_apart(),
+            "what a forward pass has of a shared table depends on three passes, and is no single program",
+        ),
+        (
+            problem.has_ordered_rows(),
+            "it does not know the order of kinds of devices",
+        ),
+    ];
+    let mut unknown = unknown.into_iter().filter(|(is_asked, _)| *is_asked);
+    unknown.next().map(|(_, reason)| reason)
+}
+
 /// The program of the problem's workers, whatever they are.
 fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
     if problem.settings.is_simulated() {
@@ -120,17 +140,9 @@ fn program(problem: &Problem, labels: &[String]) -> Result<Program, Error> {
         );
         return Err(Error::NoProgram { reason });
     }
-    if problem.confined.is_some() {
-        let reason = "it does not know what is to lie apart, and how many layers a stage may have";
-        return Err(Error::NoProgram {
-            reason: reason.into(),
-        });
-    }
-    if problem.has_ordered_rows() {
-        let reason = "it does not know the order of kinds of devices";
-        return Err(Error::NoProgram {
-            reason: reason.into(),
-        });
+    if let Some(reason) = unknown_to_programs(problem) {
+        let reason = reason.into();
+        return Err(Error::NoProgram { reason });
     }
     let has_choice = |modes: &Modes| modes.kinds().count() > 1 || problem.settings.target.is_some();
     let is_alike = problem.settings.uniform || problem.settings.target.is_some();

@@ -11,4 +11,5 @@ mod check_modal_groups;
 mod check_modal_shares;
 mod check_mutations;
 mod check_problem;
+mod check_separate_tables;
 mod numbers;

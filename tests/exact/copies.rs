@@ -3,7 +3,7 @@
 use crate::common::modal::{on_unlike_devices, random_modal, share_table};
 use crate::in_modes::{PERIODS_AND_ITERATIONS, chain_on_devices, hold_drawn, solved};
 use stagecut::instance::Instance;
-use stagecut::options::{Communication, MemoryLimit, Objective, PipelineOptions};
+use stagecut::options::{MemoryLimit, Objective, PipelineOptions, Schedule};
 use stagecut::plan::Status;
 use stagecut::problem::Problem;
 use stagecut::settings::Settings;
@@ -111,13 +111,12 @@ fn what_cannot_be_is_refused_by_name() {
     let settings = Settings::resolve(&instance, &asked(Objective::Period, Some(2))).unwrap();
     let told = Problem::new(&instance, settings).unwrap_err().to_string();
     assert!(told.contains("3 layers share"), "{told}");
-    let separate = PipelineOptions {
-        cuts: Some(stagecut::options::Cuts::Separate),
-        communication: Some(Communication::Blocking),
+    let never_flushes = PipelineOptions {
+        schedule: Some(Schedule::Pipedream),
         ..asked(Objective::Period, Some(2))
     };
     let two = Instance::from_spec(&two()).unwrap();
-    let told = Settings::resolve(&two, &separate).unwrap_err().to_string();
+    let told = Settings::resolve(&two, &never_flushes).unwrap_err().to_string();
     assert!(told.contains("share the table `words`"), "{told}");
 }
 
@@ -135,4 +134,23 @@ fn modes_with_a_shared_table_are_those_of_brute_force() {
     hold_drawn(1_500, &PERIODS_AND_ITERATIONS, drawn, |seen, draws| {
         seen.compared * 3 > draws && seen.parted * 10 > seen.compared
     });
+}
+
+/// A sum of gradients and the exchange of replicas that both end on a whole ns, over a link of which no binary number says how long a byte takes.
+#[test]
+fn what_happens_once_is_no_ns_longer_for_its_parts() {
+    let layer = |id: &str, bytes: f64| serde_json::json!({"id": id, "forward_ms": 3, "backward_ms": 6, "parameter_bytes": bytes, "shared": "words", "shared_bytes": 3e6});
+    let spec = serde_json::json!({
+        "network": {"layers": [layer("embedding", 12e6), layer("head", 13e6)],
+                    "tensors": [{"producer": "embedding", "consumers": ["head"], "bytes": 1e6}]},
+        "cluster": {"device_kinds": [{"name": "gpu", "count": 4}], "link": {"bandwidth_bytes_per_s": 7.5e12}},
+        "pipeline": {"objective": "period", "micro_batches": 6, "optimizer": "adam", "stages": 2, "all_stages": true,
+                     "replicas": "2", "synchronization": "ring"},
+    });
+    let plan = solved(
+        &serde_json::from_value(spec).unwrap(),
+        &PipelineOptions::default(),
+    );
+    // Of 12 MB a ring of two takes 1,600 ns, and the table 400.
+    assert_eq!(plan.stages[0].synchronization_ms, Some(0.002));
 }

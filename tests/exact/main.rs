@@ -55,6 +55,7 @@ mod separate;
 mod separate_chains;
 mod separate_gain;
 mod separate_modes;
+mod separate_tables;
 mod sharding;
 mod shares;
 mod solver;

@@ -28,6 +28,7 @@ pub mod placements;
 pub mod replicas;
 pub mod runs;
 pub mod separate_modes;
+pub mod separate_tables;
 mod shares;
 pub mod two_chains;
 pub mod virtual_stages;

@@ -47,8 +47,8 @@ impl Search<'_> {
     pub(super) fn sums_ns(&self, stage: usize, runs: &[Run]) -> f64 {
         let mut sum = 0.0;
         for layers in self.sharing() {
-            let [one, other] = layers.map(|layer| self.stage_of[layer]);
-            let Some(own) = layers.into_iter().find(|&layer| self.stage_of[layer] == stage) else {
+            let [one, other] = layers.map(|layer| self.back_of[layer]);
+            let Some(own) = layers.into_iter().find(|&layer| self.back_of[layer] == stage) else {
                 continue;
             };
             let bytes = self.modes(own, runs[stage])[0].shared_bytes as f64;

@@ -453,7 +453,7 @@ impl<'a> Search<'a> {
             let [mut forward, mut backward] = [0, 1].map(|pass| moved[pass] + held.times[pass]);
             let mut names = Vec::new();
             let mut at_host = 0;
-            let [kept_twice, gradients_twice, shared_twice] = self.counted_twice(layers, run);
+            let [kept_twice, gradients_twice, shared_twice] = self.counted_twice(&held.trained, run);
             let (mut bytes, mut shared_bytes, mut workspace, mut gradients) = (
                 held.bytes - kept_twice,
                 held.shared_bytes - shared_twice,
@@ -509,7 +509,7 @@ impl<'a> Search<'a> {
         let count = choices.iter().map(Vec::len).product::<usize>();
         let mut best: Option<(f64, f64)> = None;
         for mut code in 0..count {
-            let [kept_twice, gradients_twice, shared_twice] = self.counted_twice(layers, run);
+            let [kept_twice, gradients_twice, shared_twice] = self.counted_twice(&held.trained, run);
             let mut sums = [
                 held.times[0] + held.times[1],
                 held.bytes - kept_twice,

@@ -44,7 +44,12 @@ impl<'a> Run<'a> {
     }
 
     /// When the last task ends, in ns.
-    pub fn makespan_ns(mut self) -> u64 {
+    pub fn makespan_ns(self) -> u64 {
+        self.ends_ns().into_iter().max().unwrap_or(0)
+    }
+
+    /// When the last task of each stage ends, in ns.
+    pub fn ends_ns(mut self) -> Vec<u64> {
         let passes = [false, true].into_iter().take(1 + usize::from(self.trains));
         let places: Vec<(usize, bool)> = passes
             .flat_map(|is_backward| (0..self.stages.len()).map(move |stage| (stage, is_backward)))
@@ -54,7 +59,11 @@ impl<'a> Run<'a> {
             let parts = [Part::Receive, Part::Work, Part::Send].into_iter();
             parts.flat_map(move |part| (0..all).map(move |m| (stage, is_backward, m, part)))
         });
-        tasks.map(|task| self.times(task)[1]).max().unwrap_or(0)
+        let mut ends = vec![0; self.stages.len()];
+        for task in tasks {
+            ends[task.0] = self.times(task)[1].max(ends[task.0]);
+        }
+        ends
     }
 
     fn cost(&self, (stage, is_backward, ..): Task) -> PhaseCost {

@@ -283,6 +283,12 @@ impl Search<'_> {
                 [ns, own.bytes, own.shared_bytes, own.workspace]
             }),
         };
+        // Of tables that a stage reads twice it may have one.
+        let is_shared = self.instance.network.layers[layer].shared.is_some();
+        let least = least.map(|[ns, bytes, shared, workspace]| match is_shared {
+            true => [ns, 0.0, 0.0, workspace],
+            false => [ns, bytes, shared, workspace],
+        });
         self.leasts.borrow_mut().insert((layer, part, run), least);
         least
     }
@@ -311,6 +317,14 @@ impl Search<'_> {
             let mode = self.plain(layer, run)?;
             let own = self.held_apart((layer, &mode), part, run, self.in_flight_apart(layer, runs));
             (0..2).for_each(|pass| held.times[pass] += own.times[pass]);
+            let is_here = part == Part::Forward && self.has_table_for_another(layer, stage);
+            let table = if is_here { mode.shared_bytes as f64 } else { 0.0 };
+            match self.settings.optimizer_sharding == OptimizerSharding::Zero3
+                && !self.instance.network.layers[layer].frozen
+            {
+                true => held.shared_bytes -= table,
+                false => held.bytes -= table,
+            }
             held.bytes += own.bytes;
             held.shared_bytes += own.shared_bytes;
             held.workspace = held.workspace.max(own.workspace);
@@ -324,10 +338,26 @@ impl Search<'_> {
                 stash_ns
             };
             held.stash_ns[usize::from(part == Part::Forward)] += stash_ns;
-            let weights_ns = self.message_ns(self.weights_on(layer, &mode, run), link);
+            // Either end counts the weights as its own devices have them.
+            let is_moved = !self.has_table_for_another(layer, self.stage_of[layer])
+                || self.instance.network.layers[layer].frozen;
+            let stays = if is_moved { 0.0 } else { mode.shared_bytes as f64 };
+            let weights_ns = self.message_ns(self.weights_on(layer, &mode, run) - stays, link);
             held.weights_ns += (weights_ns - 1e-6).ceil().max(0.0);
         }
         Some(held)
+    }
+
+    /// Whether a stage with the forward pass of a layer has the layer's table for something else: a backward pass of some layer that reads it, or the forward
+    /// pass of one that the file has before it.
+    fn has_table_for_another(&self, layer: usize, stage: usize) -> bool {
+        let layers = &self.instance.network.layers;
+        (0..layers.len()).any(|other| {
+            let reads_it = other != layer
+                && layers[other].shared.is_some()
+                && layers[other].shared == layers[layer].shared;
+            reads_it && (self.back_of[other] == stage || other < layer && self.stage_of[other] == stage)
+        })
     }
 
     /// What a stage with one pass of a layer has of it, but for what moves.

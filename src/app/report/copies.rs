@@ -6,7 +6,7 @@ use super::format::{bytes, shorten};
 use crate::model::instance::Instance;
 use crate::model::network::SharedTable;
 use crate::model::options::{Communication, Mode};
-use crate::problem::plan::Plan;
+use crate::problem::plan::{Plan, PlanStage};
 
 /// Tables that are named; the rest are counted.
 const MOST: usize = 3;
@@ -25,7 +25,9 @@ pub(super) fn shared(instance: &Instance, plan: &Plan) -> Option<String> {
     if tables.len() > MOST {
         words.push(format!("{} more tables", tables.len() - MOST));
     }
-    let is_parted = tables.iter().any(|table| stages(instance, plan, table).len() > 1);
+    let is_parted = tables
+        .iter()
+        .any(|table| Holders::of(instance, plan, table).copies.len() > 1);
     let is_trained = tables
         .iter()
         .any(|table| !instance.network.layers[table.layers[0]].frozen);
@@ -47,30 +49,50 @@ fn summed(plan: &Plan) -> &'static str {
     }
 }
 
-fn stages(instance: &Instance, plan: &Plan, table: &SharedTable) -> BTreeSet<usize> {
-    let names: BTreeSet<&str> = table
-        .layers
-        .iter()
-        .map(|&at| instance.network.layers[at].id.as_str())
-        .collect();
-    let holds = |ids: &[String]| ids.iter().any(|id| names.contains(id.as_str()));
-    let holders = plan.stages.iter().filter(|stage| holds(&stage.forward));
-    holders.map(|stage| stage.index).collect()
+/// Stages that hold a table.
+struct Holders {
+    /// Those that hold all that belongs to it.
+    copies: BTreeSet<usize>,
+    /// Those that hold its weights alone, for forward passes whose backward passes lie elsewhere.
+    weights: BTreeSet<usize>,
+}
+
+impl Holders {
+    fn of(instance: &Instance, plan: &Plan, table: &SharedTable) -> Self {
+        let (mut copies, mut forward) = (BTreeSet::new(), BTreeSet::new());
+        for &at in &table.layers {
+            let id = &instance.network.layers[at].id;
+            let has = |of: fn(&PlanStage) -> &Vec<String>| {
+                let stage = plan.stages.iter().find(|stage| of(stage).contains(id));
+                stage.map(|stage| stage.index)
+            };
+            let own = has(|stage| &stage.forward);
+            copies.extend(has(|stage| &stage.backward).or(own));
+            forward.extend(own);
+        }
+        Self {
+            weights: forward.difference(&copies).copied().collect(),
+            copies,
+        }
+    }
 }
 
 fn held(instance: &Instance, plan: &Plan, table: &SharedTable) -> String {
     let layers = table.layers.iter().map(|&at| &instance.network.layers[at]);
     let size = layers.map(|layer| layer.shared_bytes).max().unwrap_or(0);
-    let stages: Vec<String> = stages(instance, plan, table)
-        .iter()
-        .map(usize::to_string)
-        .collect();
-    let copies = match stages.as_slice() {
+    let holders = Holders::of(instance, plan, table);
+    let numbers = |stages: &BTreeSet<usize>| -> Vec<String> { stages.iter().map(usize::to_string).collect() };
+    let copies = match numbers(&holders.copies).as_slice() {
         [only] => format!("one copy, in stage {only}"),
         all => format!("a copy in each of the stages {}", all.join(" and ")),
     };
+    let weights = match numbers(&holders.weights).as_slice() {
+        [] => String::new(),
+        [only] => format!(", its weights alone in stage {only}"),
+        all => format!(", its weights alone in stages {}", all.join(" and ")),
+    };
     format!(
-        "table `{}` of {}: {copies}",
+        "table `{}` of {}: {copies}{weights}",
         shorten(&table.name, 40),
         bytes(size)
     )

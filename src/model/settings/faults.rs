@@ -7,7 +7,7 @@ use crate::model::network::{Size, Tensor};
 use crate::model::options::{Cuts, Groups, Objective, PipelineOptions, Shares, Synchronization, WorkerMode};
 use crate::model::setting;
 use crate::model::units::LARGEST_EXACT;
-use crate::model::words::{Asked, Piece, Setting, Words, words};
+use crate::model::words::{Piece, Setting, Words, words};
 
 impl Settings {
     /// What is wrong with the options that these settings come from, of which `overrides` are not the instance's own.
@@ -255,28 +255,31 @@ impl Settings {
         };
         let reasons = [
             (
-                self.cuts == Cuts::Separate,
-                setting::CUTS,
-                "`separate`".to_owned(),
-                setting::CUTS.given("tied"),
-            ),
-            (
                 !self.schedule.flushes(),
                 setting::SCHEDULE,
-                format!("`{}`", self.schedule),
-                setting::SCHEDULE.given("1f1b"),
+                format!(
+                    "`{}`, which updates weights behind every backward pass,",
+                    self.schedule
+                ),
+                words!(
+                    "{}: copies of a table get the gradients of a micro-batch at different times, and would differ, or wait for each other",
+                    setting::SCHEDULE.given("1f1b")
+                ),
             ),
             (
                 self.heterogeneous && self.synchronization == Synchronization::Ring,
                 setting::SYNCHRONIZATION,
                 "rings of groups".to_owned(),
-                setting::SYNCHRONIZATION.given("none"),
+                words!(
+                    "{}, for which copies of a table are counted",
+                    setting::SYNCHRONIZATION.given("none")
+                ),
             ),
         ];
-        let fault = |(_, at, found, instead): (bool, Setting, String, Asked)| {
+        let fault = |(_, at, found, instead): (bool, Setting, String, Words)| {
             let kind = FaultKind::Conflict {
                 found: format!("{found} with layers that share the table `{}`", table.name).into(),
-                expected: words!("{}, for which copies of a table are counted", instead),
+                expected: instead,
                 remedy: "leave `shared` out of the layers to count their tables as if they were of their own"
                     .into(),
             };

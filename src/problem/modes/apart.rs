@@ -8,6 +8,7 @@ use crate::model::instance::Instance;
 use crate::model::network::{Layer, LayerMode};
 use crate::model::recompute;
 use crate::model::settings::Settings;
+use crate::problem::tables::Copies;
 
 /// What of a layer an item holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -144,8 +145,9 @@ impl Modes {
         &self,
         instance: &Instance,
         settings: &Settings,
-        items: &[Vec<Part>],
+        (items, copies): (&[Vec<Part>], &[Copies]),
     ) -> Vec<ApartLayer> {
+        let is_beside = |layer: usize| copies.iter().any(|copy| copy.beside.contains(&layer));
         let mut items_of: BTreeMap<usize, [usize; 2]> = BTreeMap::new();
         for (item, parts) in items.iter().enumerate() {
             for part in parts.iter().filter(|part| part.pass != Pass::Whole) {
@@ -159,18 +161,19 @@ impl Modes {
                 layer,
                 items,
                 degrees: degrees
-                    .map(|degree| self.apart_ways(instance, settings, (layer, degree)))
+                    .map(|degree| self.apart_ways((instance, settings), (layer, degree), is_beside(layer)))
                     .collect(),
             }
         };
         items_of.into_iter().map(of).collect()
     }
 
+    /// * `is_beside`: the forward pass lies beside a copy of its table, if it is alone.
     fn apart_ways(
         &self,
-        instance: &Instance,
-        settings: &Settings,
+        (instance, settings): (&Instance, &Settings),
         (at, degree): (usize, usize),
+        is_beside: bool,
     ) -> Option<ApartWays> {
         let layer = &instance.network.layers[at];
         let together = self.ways_of_layer((layer, at), settings, degree)?;
@@ -181,12 +184,13 @@ impl Modes {
             .cloned();
         let modes = layer.modes();
         let mode = &modes[keeps_all.as_ref().unwrap_or(&together.ways[0]).mode];
+        let table_bytes = if is_beside { mode.shared_bytes } else { 0 };
         let weight_bytes = mode.weights_of(self.degrees[degree].expert);
         let is_shared = settings.shares_out_weights() && !layer.frozen;
         let held_bytes = match (layer.frozen, is_shared) {
-            (true, _) => self.frozen_bytes(mode, degree),
+            (true, _) => self.frozen_bytes(mode, degree) - table_bytes,
             (false, true) => 0,
-            (false, false) => weight_bytes,
+            (false, false) => weight_bytes - table_bytes,
         };
         // The version of the weights that a micro-batch in flight keeps stays where it is.
         let version_bytes = self.version_bytes(settings, mode, degree);
@@ -210,8 +214,16 @@ impl Modes {
             alone,
             together,
             sent_bytes,
-            shared_bytes: if is_shared { mode.parameter_bytes } else { 0 },
-            weight_bytes: if layer.frozen { 0 } else { weight_bytes },
+            shared_bytes: if is_shared {
+                mode.parameter_bytes - table_bytes
+            } else {
+                0
+            },
+            weight_bytes: if layer.frozen {
+                0
+            } else {
+                weight_bytes - table_bytes
+            },
         })
     }
 

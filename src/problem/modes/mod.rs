@@ -251,7 +251,7 @@ impl Modes {
             tokens: network.micro_batch.map_or(0.0, |of| of.tokens),
             ticks_per_ns: settings.ticks_per_ns,
         };
-        modes.apart = Arc::new(modes.all_apart(instance, settings, items));
+        modes.apart = Arc::new(modes.all_apart(instance, settings, (items, copies)));
         let at_degrees = |parts: &Vec<Part>| {
             let degrees = 0..modes.degrees.len();
             degrees

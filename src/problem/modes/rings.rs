@@ -1,16 +1,18 @@
 //! Exchanges between devices that have the same weights.
 
 use super::{Modes, StageMode};
+use crate::model::cluster::Link;
 
 /// What replicas pay to exchange their gradients, for one micro-batch.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Ring {
-    /// In how many there is one.
-    pub every: u64,
     /// For each byte.
     pub byte_ticks: f64,
     /// For the latency of its messages, where there are bytes.
     pub start_ticks: f64,
+    /// Messages that each member sends once an iteration, and of how many parts of the bytes each is one.
+    messages: [f64; 2],
+    link: Link,
 }
 
 impl Modes {
@@ -32,9 +34,11 @@ impl Modes {
     /// The same once an iteration, in whole ns.
     pub(super) fn once_ns(&self, ring: Option<Ring>, bytes: f64) -> u64 {
         match ring {
+            // Not by way of a micro-batch's part: what that rounds would be a ns more.
             Some(ring) if bytes > 0.0 => {
-                let ticks = ring.byte_ticks * bytes + ring.start_ticks;
-                (ticks * ring.every as f64 / self.ticks_per_ns as f64).ceil() as u64
+                let ([messages, parts], link) = (ring.messages, ring.link);
+                let message_ns = bytes / parts / link.bandwidth_bytes_per_s * 1e9 + link.latency_ns as f64;
+                (messages * message_ns).ceil() as u64
             }
             _ => 0,
         }
@@ -50,7 +54,8 @@ impl Modes {
         let messages = rounds as f64 * (members - 1) as f64;
         let ticks = messages * self.ticks_per_ns as f64 / every as f64;
         Some(Ring {
-            every,
+            messages: [messages, members as f64],
+            link,
             byte_ticks: ticks * 1e9 / (members as f64 * link.bandwidth_bytes_per_s),
             start_ticks: ticks * link.latency_ns as f64,
         })

@@ -56,7 +56,7 @@ impl Split {
         let forward_stage = stages_by_layer(stages, |stage| &stage.forward);
         let backward_stage = stages_by_layer(stages, |stage| &stage.backward);
         let mut split = Self::default();
-        for layer in &instance.network.layers {
+        for (position, layer) in instance.network.layers.iter().enumerate() {
             let of = |stages: &HashMap<&str, usize>| stages.get(layer.id.as_str()).copied();
             let (Some(forward), Some(backward)) = (of(&forward_stage), of(&backward_stage)) else {
                 continue;
@@ -65,7 +65,12 @@ impl Split {
                 continue;
             }
             let at = [forward, backward].map(|index| index - 1);
-            let [stash_bytes, weight_bytes] = moved_bytes(layer, at.map(|k| &stages[k]));
+            let has_table = has_table(
+                &instance.network.layers,
+                position,
+                [&forward_stage, &backward_stage],
+            );
+            let [stash_bytes, weight_bytes] = moved_bytes((layer, has_table), at.map(|k| &stages[k]));
             let in_flight = in_flight_between(settings, stages, at);
             split.stash_bytes_moved += stash_bytes;
             split.weight_bytes_moved += weight_bytes;
@@ -84,10 +89,14 @@ impl Split {
 }
 
 /// Bytes of a layer that a device of the stage of its forward pass sends for every micro-batch, and one of the other stage after every update: in modes, in those
-/// that keep everything.
-fn moved_bytes(layer: &Layer, stages: [&PlanStage; 2]) -> [u64; 2] {
+/// that keep everything. A table that the stage of the forward pass has anyway stays where it is.
+fn moved_bytes((layer, has_table): (&Layer, bool), stages: [&PlanStage; 2]) -> [u64; 2] {
+    let there = |bytes: u64| if has_table && !layer.frozen { bytes } else { 0 };
     let [Some(forward), Some(backward)] = stages.map(|stage| stage.mode.as_ref()) else {
-        return [layer.stash_bytes, layer.parameter_bytes];
+        return [
+            layer.stash_bytes,
+            layer.parameter_bytes - there(layer.shared_bytes),
+        ];
     };
     let modes = layer.modes();
     let keeps_all = |tensor: usize| {
@@ -95,8 +104,20 @@ fn moved_bytes(layer: &Layer, stages: [&PlanStage; 2]) -> [u64; 2] {
         modes.find(|mode| mode.tensor == tensor && mode.recompute == recompute::NONE)
     };
     let stash_bytes = keeps_all(forward.tensor).map_or(0, |mode| mode.stash_bytes);
-    let weight_bytes = keeps_all(backward.tensor).map_or(0, |mode| mode.weights_of(backward.expert));
+    let weight_bytes = keeps_all(backward.tensor).map_or(0, |mode| {
+        mode.weights_of(backward.expert) - there(mode.shared_bytes)
+    });
     [stash_bytes.div_ceil(forward.context.max(1) as u64), weight_bytes]
+}
+
+/// Whether the stage of a layer's forward pass has its table for another pass: the backward pass of any layer that reads it, or the forward pass of
+/// one before it in the file.
+fn has_table(layers: &[Layer], position: usize, [forward, backward]: [&HashMap<&str, usize>; 2]) -> bool {
+    let stage = |stages: &HashMap<&str, usize>, at: usize| stages.get(layers[at].id.as_str()).copied();
+    let own = stage(forward, position);
+    let is_other = |&at: &usize| at != position && layers[at].shared == layers[position].shared;
+    let is_here = |at: usize| stage(backward, at) == own || at < position && stage(forward, at) == own;
+    layers[position].shared.is_some() && (0..layers.len()).filter(is_other).any(is_here)
 }
 
 /// Micro-batches between passes on two stages, in each replica of the second.

@@ -135,7 +135,8 @@ impl Kinds<'_> {
         }
     }
 
-    fn is_one(&self) -> bool {
+    /// Whether stages are alike, so that each replica of a plan is a row of single devices.
+    pub(super) fn is_one(&self) -> bool {
         self.list.len() == 1
     }
 

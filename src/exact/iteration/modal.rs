@@ -10,10 +10,12 @@ use super::TIME_OF_GUIDES;
 use super::chunks::ChunkRuns;
 use super::chunks::kind::ChunkFamily;
 use super::kinds::{KindFamily, Kinds};
+use super::options::StageOptions;
 use super::prompt;
 use super::relaxation::Relaxation;
 use super::search::PlanSearch;
 use super::sums::KnownSums;
+use crate::exact::homogeneous;
 use crate::exact::incumbent::Incumbent;
 use crate::exact::method::Method;
 use crate::exact::modal;
@@ -362,6 +364,9 @@ impl<'a> Family<'a> {
         match &mut self.plans {
             Plans::Stages { laid, search, .. } => {
                 if let (Some(kinds), None) = (laid, &search) {
+                    if kinds.is_one() {
+                        offer_quick_plans(kinds, &mut own, &control);
+                    }
                     match Relaxation::new(&**kinds, &own) {
                         Ok(relaxation) => *search = Some(PlanSearch::new(relaxation, kinds.clone(), &own)),
                         Err(stopped_by) => self.stopped_by = Some(stopped_by),
@@ -407,6 +412,16 @@ struct Turn {
     plan: Option<Allocation>,
     /// What was looked at.
     nodes: u64,
+}
+
+/// Takes the quick plans of the formula that comes near the iterations of stages.
+fn offer_quick_plans(options: &Kinds, own: &mut Incumbent, control: &Control) {
+    let formula = options.pipeline().for_the_formula();
+    for assignment in homogeneous::quick_plans(&formula, control) {
+        if let Some(plan) = options.plan(assignment, &[]) {
+            own.offer(plan);
+        }
+    }
 }
 
 /// Looks through families, of those that were tried as often the ones that promise most, until none promises anything; `is_all` says that

@@ -313,7 +313,7 @@ impl Modes {
         };
         let shared = self.ticks_per_ns as f64 / self.micro_batches() as f64;
         Table {
-            sum_ticks: std::array::from_fn(|level| (each(level) * shared).ceil() as u64),
+            sum_ticks: std::array::from_fn(|level| (each(level).ceil() * shared).ceil() as u64),
             sum_ns: std::array::from_fn(|level| each(level).ceil() as u64),
             ..Table::default()
         }

@@ -72,12 +72,14 @@ impl Modes {
                 if !settings.sums_copies() || held.once_bytes[0] == 0 {
                     return held;
                 }
-                let sum = |level: usize| self.ring_of((2, self.micro_batches()), level, 2);
+                let every = self.micro_batches();
+                let sum_ns = std::array::from_fn(|level| {
+                    self.once_ns(self.ring_of((2, every), level, 2), bytes as f64)
+                });
                 Table {
-                    sum_ticks: std::array::from_fn(|level| {
-                        self.shared_out(sum(level), bytes as f64).ceil() as u64
-                    }),
-                    sum_ns: std::array::from_fn(|level| self.once_ns(sum(level), bytes as f64)),
+                    // Each micro-batch bears its part of whole ns.
+                    sum_ticks: sum_ns.map(|ns: u64| (ns * self.ticks_per_ns).div_ceil(every)),
+                    sum_ns,
                     ..held
                 }
             };
